@@ -14,6 +14,7 @@
 use crate::axes::Axes;
 pub use crate::ops::Prim;
 use crate::policy::Policies;
+use crate::types::compute::{compute_dtype, narrowed, widened};
 use crate::{DType, Dims, Error, Meta, Result, Tensor};
 use smallvec::SmallVec;
 use std::fmt::Debug;
@@ -104,6 +105,27 @@ impl<'a> Saved<'a> {
     #[inline]
     pub fn needs(&self, i: usize) -> bool {
         self.needs & bit(i) != 0
+    }
+    /// Apply a rule of several steps to 16-bit floats: in `float32`, and rounded once at the end. Squares and products
+    /// would overflow or vanish in 16 bits, and each step would round. Other dtypes are passed as they are.
+    #[inline]
+    pub(crate) fn widely(&self, g: &Tensor, rule: impl FnOnce(&Saved<'_>, &Tensor) -> Result<Grads>) -> Result<Grads> {
+        if !g.dtype().is_half() && !self.metas.iter().any(|m| m.dtype.is_half()) {
+            return rule(self, g);
+        }
+        let wide = |t: &Option<Tensor>| t.as_ref().map(widened).transpose();
+        let x = self.x.iter().map(wide).collect::<Result<SmallVec<[_; 2]>>>()?;
+        let y = self.y.iter().map(wide).collect::<Result<SmallVec<[_; 2]>>>()?;
+        let gs = self.g.iter().map(wide).collect::<Result<SmallVec<[_; 2]>>>()?;
+        let meta = |m: &Meta| m.with_dtype(compute_dtype(m.dtype));
+        let metas: SmallVec<[Meta; 2]> = self.metas.iter().map(meta).collect();
+        let outputs: SmallVec<[Meta; 2]> = self.outputs.iter().map(meta).collect();
+        let s = Saved { x: &x, y: &y, metas: &metas, outputs: &outputs, g: &gs, needs: self.needs };
+        let mut grads = rule(&s, &widened(g)?)?;
+        for (g, m) in grads.iter_mut().zip(self.metas).filter(|(_, m)| m.dtype.is_half()) {
+            *g = g.take().map(|g| narrowed(g, m.dtype)).transpose()?;
+        }
+        Ok(grads)
     }
     /// Gradient of output `i`, if one has reached it. The gradient of output 0 is passed to `vjp`, as zeros if there is
     /// none.

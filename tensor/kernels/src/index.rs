@@ -7,6 +7,7 @@
 //! One thread writes to equal positions, in index order, so results do not depend on the number of threads. A scalar
 //! value is passed as a view whose strides are zero.
 
+use crate::accumulate::{Fold, accumulate as fold_into, is_narrow};
 use crate::complex::by_parts;
 use crate::memory;
 use crate::strided::{Address, Nest, for_width, offset_of, row_major};
@@ -97,15 +98,15 @@ fn read_at<T: Copy>(nest: &Nest<3>, x: &View, out: &mut ViewMut, positions: &[i6
 }
 
 /// Compute `out[.., positions, ..] = op(out[..], src[..])` for the loop nest `[out without dim, src, positions]`.
-fn write_at<T: Copy>(
+pub(crate) fn write_at<T: Copy, S: Copy>(
     nest: &Nest<3>,
     out: &mut ViewMut,
     src: &View,
     positions: &[i64],
     step: usize,
-    op: impl Fn(T, T) -> T + Sync,
+    op: impl Fn(T, S) -> T + Sync,
 ) {
-    let (src, out) = (Address::<T>::of(src.ptr()), Address::<T>::of(out.ptr()));
+    let (src, out) = (Address::<S>::of(src.ptr()), Address::<T>::of(out.ptr()));
     nest.par_for_each_row(|[oo, so, po], n, [os, ss, ps]| {
         for j in 0..n {
             // SAFETY: positions are checked, and the other offsets are those of the views' elements. If several
@@ -147,7 +148,8 @@ pub fn index_select(x: &View, dim: usize, index: &View, out: &mut ViewMut) -> Re
     Ok(())
 }
 
-/// Arithmetic of elements. Integers wrap, 16-bit floats round after every step, and `bool` computes or/and.
+/// Arithmetic of elements. Integers wrap, and `bool` computes or/and. [`crate::accumulate`] has sums and products of
+/// 16-bit floats.
 trait Arithmetic: Element + PartialOrd {
     fn plus(self, y: Self) -> Self;
     fn times(self, y: Self) -> Self;
@@ -253,7 +255,7 @@ fn scatter_nest(
 /// Fails if an index is outside the dimension.
 pub fn scatter(out: &mut ViewMut, dim: usize, index: &View, src: &View) -> Result<(), KernelError> {
     let (positions, nest, step) = scatter_nest(out, dim, index, src)?;
-    for_width!(out.dtype(), T => write_at::<T>(&nest, out, src, &positions, step, |_, s| s));
+    for_width!(out.dtype(), T => write_at::<T, T>(&nest, out, src, &positions, step, |_, s| s));
     Ok(())
 }
 
@@ -282,6 +284,11 @@ pub fn scatter_reduce(
         return by_parts(src, out, |src, out| scatter_reduce(out, dim, index, src, kind, include_self));
     }
     let (positions, nest, step) = scatter_nest(out, dim, index, src)?;
+    if is_narrow(out) && !matches!(kind, ScatterReduce::Amax | ScatterReduce::Amin) {
+        let fold = Fold { kind, include_self, ..Fold::SUM };
+        fold_into(out, src, &nest, &positions, step, index.numel(), fold);
+        return Ok(());
+    }
     match out.dtype() {
         DType::C64 => multiply::<c64>(out, src, &positions, &nest, step, include_self),
         DType::C128 => multiply::<c128>(out, src, &positions, &nest, step, include_self),
@@ -297,7 +304,7 @@ pub fn scatter_reduce(
         let index_strides = row_major(index.sizes());
         let nest = Nest::new(index.sizes(), [&without_dim(&count_strides, dim), &zeros, &index_strides], |d| d == dim);
         let step = count_strides.get(dim).copied().unwrap_or(0);
-        write_at::<i64>(&nest, &mut counted, &one, &positions, step, |a, b| a + b);
+        write_at::<i64, i64>(&nest, &mut counted, &one, &positions, step, |a, b| a + b);
         divide(out, &counts, &count_strides);
     }
     Ok(())
@@ -313,9 +320,9 @@ fn multiply<T: Element + std::ops::Mul<Output = T>>(
     include_self: bool,
 ) {
     if !include_self {
-        write_at::<T>(nest, out, src, positions, step, |_, _| T::from_i64(1));
+        write_at::<T, T>(nest, out, src, positions, step, |_, _| T::from_i64(1));
     }
-    write_at::<T>(nest, out, src, positions, step, |a, b| a * b);
+    write_at::<T, T>(nest, out, src, positions, step, |a, b| a * b);
 }
 
 fn combine<T: Arithmetic>(
@@ -334,16 +341,16 @@ fn combine<T: Arithmetic>(
             ScatterReduce::Amax => T::LEAST,
             ScatterReduce::Amin => T::GREATEST,
         };
-        write_at::<T>(nest, out, src, positions, step, |_, _| start);
+        write_at::<T, T>(nest, out, src, positions, step, |_, _| start);
     }
     match kind {
-        ScatterReduce::Sum | ScatterReduce::Mean => write_at::<T>(nest, out, src, positions, step, T::plus),
-        ScatterReduce::Prod => write_at::<T>(nest, out, src, positions, step, T::times),
+        ScatterReduce::Sum | ScatterReduce::Mean => write_at::<T, T>(nest, out, src, positions, step, T::plus),
+        ScatterReduce::Prod => write_at::<T, T>(nest, out, src, positions, step, T::times),
         ScatterReduce::Amax => {
-            write_at::<T>(nest, out, src, positions, step, |a, b| if b.is_nan() || b > a { b } else { a });
+            write_at::<T, T>(nest, out, src, positions, step, |a, b| if b.is_nan() || b > a { b } else { a });
         }
         ScatterReduce::Amin => {
-            write_at::<T>(nest, out, src, positions, step, |a, b| if b.is_nan() || b < a { b } else { a });
+            write_at::<T, T>(nest, out, src, positions, step, |a, b| if b.is_nan() || b < a { b } else { a });
         }
     }
 }
@@ -384,12 +391,17 @@ pub fn index_add(out: &mut ViewMut, dim: usize, index: &View, src: &View, alpha:
         KernelError::IndexOutOfRange("index out of range in self".into())
     })?;
     let nest = row_nest(out, dim, src.sizes(), src.strides());
+    if is_narrow(out) {
+        let fold = Fold { alpha: alpha as f32, ..Fold::SUM };
+        fold_into(out, src, &nest, &positions, step, src.numel(), fold);
+        return Ok(());
+    }
     for_dtype!(out.dtype(), T => {
         let alpha_t = <T as Element>::from_f64(alpha);
         if alpha == 1.0 {
-            write_at::<T>(&nest, out, src, &positions, step, |a, b| a.plus(b));
+            write_at::<T, T>(&nest, out, src, &positions, step, |a, b| a.plus(b));
         } else {
-            write_at::<T>(&nest, out, src, &positions, step, |a, b| a.plus(b.times(alpha_t)));
+            write_at::<T, T>(&nest, out, src, &positions, step, |a, b| a.plus(b.times(alpha_t)));
         }
     });
     Ok(())
@@ -407,7 +419,7 @@ pub fn index_copy(out: &mut ViewMut, dim: usize, index: &View, src: &View) -> Re
         ))
     })?;
     let nest = row_nest(out, dim, src.sizes(), src.strides());
-    for_width!(out.dtype(), T => write_at::<T>(&nest, out, src, &positions, step, |_, s| s));
+    for_width!(out.dtype(), T => write_at::<T, T>(&nest, out, src, &positions, step, |_, s| s));
     Ok(())
 }
 
@@ -426,7 +438,7 @@ pub fn index_fill(out: &mut ViewMut, dim: usize, index: &View, value: &View) -> 
     }
     let zeros = vec![0; sizes.len()];
     let nest = row_nest(out, dim, &sizes, &zeros);
-    for_width!(out.dtype(), T => write_at::<T>(&nest, out, value, &positions, step, |_, s| s));
+    for_width!(out.dtype(), T => write_at::<T, T>(&nest, out, value, &positions, step, |_, s| s));
     Ok(())
 }
 
@@ -496,10 +508,12 @@ pub fn index_put(
     let points = indices.first().map_or(&[][..], |i| i.sizes());
     let (numbers, out_strides) = point_strides(points, &out.sizes()[k..], &out.strides()[k..]);
     let nest = Nest::new(values.sizes(), [&out_strides, values.strides(), &numbers], |d| d < points.len());
-    if accumulate {
-        for_dtype!(out.dtype(), T => write_at::<T>(&nest, out, values, &offsets, 1, |a, b| a.plus(b)));
+    if accumulate && is_narrow(out) {
+        fold_into(out, values, &nest, &offsets, 1, values.numel(), Fold::SUM);
+    } else if accumulate {
+        for_dtype!(out.dtype(), T => write_at::<T, T>(&nest, out, values, &offsets, 1, |a, b| a.plus(b)));
     } else {
-        for_width!(out.dtype(), T => write_at::<T>(&nest, out, values, &offsets, 1, |_, s| s));
+        for_width!(out.dtype(), T => write_at::<T, T>(&nest, out, values, &offsets, 1, |_, s| s));
     }
     Ok(())
 }
@@ -675,10 +689,12 @@ pub fn put(out: &mut ViewMut, index: &View, src: &View, accumulate: bool) -> Res
     let zeros = vec![0; index.sizes().len()];
     let numbers = row_major(index.sizes());
     let nest = Nest::new(index.sizes(), [&zeros, src.strides(), &numbers], |_| true);
-    if accumulate {
-        for_dtype!(out.dtype(), T => write_at::<T>(&nest, out, src, &offsets, 1, |a, b| a.plus(b)));
+    if accumulate && is_narrow(out) {
+        fold_into(out, src, &nest, &offsets, 1, src.numel(), Fold::SUM);
+    } else if accumulate {
+        for_dtype!(out.dtype(), T => write_at::<T, T>(&nest, out, src, &offsets, 1, |a, b| a.plus(b)));
     } else {
-        for_width!(out.dtype(), T => write_at::<T>(&nest, out, src, &offsets, 1, |_, s| s));
+        for_width!(out.dtype(), T => write_at::<T, T>(&nest, out, src, &offsets, 1, |_, s| s));
     }
     Ok(())
 }

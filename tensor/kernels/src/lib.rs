@@ -5,6 +5,7 @@
 //!
 //! Three types to know: [`DType`], [`View`], [`ViewMut`].
 
+mod accumulate;
 pub mod attention;
 pub mod columns;
 mod complex;

@@ -657,73 +657,327 @@ unsafe fn best_of<T: Element + PartialOrd>(max: bool, x: *const u8, step: usize,
     }
 }
 
-/// Compute the variance over the dimensions where `mask` is true, divided by `length - correction`, and optionally the
-/// mean. Uses two passes: the mean, then the squares of the differences. Outputs have the floating dtype of `x`.
-///
-/// # Errors
-/// Fails with [`KernelError::Other`] unless the dtypes are floating point.
-pub fn var(
-    x: &View,
-    mask: &[bool],
-    correction: f64,
-    mean_out: Option<&mut ViewMut>,
-    var_out: &mut ViewMut,
-) -> Result<(), KernelError> {
-    if !x.dtype().is_float() || x.dtype() != var_out.dtype() {
-        return Err(unsupported("var", x.dtype()));
-    }
-    if let Some(m) = mean_out {
-        mean(x, mask, m)?;
-    }
-    let p = plan(x, mask, var_out);
-    let (from, to) = (RawMut(x.ptr().cast_mut()), RawMut(var_out.ptr()));
-    let divisor = (p.length as f64 - correction).max(0.0);
-    for_dtype!(x.dtype(), T => {
-        parallel_for(p.results, (16 * 1024 / p.length.max(1)).max(1), |range| {
-            let mut tile = [0f64; TILE];
-            let src = Source { ptr: from, size: size_of::<T>(), load: loader::<f64>(T::DTYPE) };
-            let step = p.reduced[0].steps[0];
-            runs(&p.kept, range.start, range.len(), |offset, m| {
-                for i in 0..m {
-                    let base = offset[0] + i * p.kept[0].steps[0];
-                    // SAFETY: elements and results lie within the views, and runs of at most `TILE` elements are read
-                    // as `f64`.
-                    unsafe {
-                        let mean = fold_range::<Sum<f64>>(&src, &p, base, 0, p.length, &mut tile) / p.length as f64;
-                        let mut squares = 0.0;
-                        runs(&p.reduced, 0, p.length, |offset, m| {
-                            src.tiles(base + offset[0], step, m, &mut tile, |x, _, m| {
-                                squares += squares_around(x, mean, m);
-                            });
-                        });
-                        let v: T = cast(squares / divisor);
-                        to.at(offset[1] + i * p.kept[0].steps[1]).cast::<T>().write(v);
-                    }
-                }
-            });
-        })
-    });
-    Ok(())
-}
+/// The sums of the distances of some elements from a number, and of the squares of these distances.
+type Moments = [f64; 2];
 
 #[inline(always)]
-unsafe fn squares_body<const FMA: bool>(x: *const f64, mean: f64, n: usize) -> f64 {
-    let mut lanes = [0f64; 16];
-    let whole = n / 16 * 16;
-    // SAFETY: the caller passes `n` readable elements.
+unsafe fn moments_body<T: Number, const FMA: bool>(x: *const u8, step: usize, shift: f64, n: usize) -> Moments {
+    const WIDTH: usize = 32;
+    let (mut sums, mut squares) = ([0f64; WIDTH], [0f64; WIDTH]);
+    let whole = n / WIDTH * WIDTH;
+    // SAFETY: the caller passes `n` readable elements, `step` bytes apart.
     unsafe {
-        for i in (0..whole).step_by(16) {
-            for l in 0..16 {
-                let d = *x.add(i + l) - mean;
-                lanes[l] += d * d;
+        let at = |i: usize| cast::<T, f64>(*x.add(i * step).cast::<T>()) - shift;
+        if step == size_of::<T>() {
+            let x = x.cast::<T>();
+            for i in (0..whole).step_by(WIDTH) {
+                for l in 0..WIDTH {
+                    let d = cast::<T, f64>(*x.add(i + l)) - shift;
+                    sums[l] += d;
+                    squares[l] += d * d;
+                }
+            }
+        } else {
+            for i in (0..whole).step_by(WIDTH) {
+                for l in 0..WIDTH {
+                    let d = at(i + l);
+                    sums[l] += d;
+                    squares[l] += d * d;
+                }
             }
         }
-        let mut r: f64 = lanes.iter().sum();
+        let mut r = [sums.iter().sum::<f64>(), squares.iter().sum::<f64>()];
         for i in whole..n {
-            let d = *x.add(i) - mean;
-            r += d * d;
+            let d = at(i);
+            r[0] += d;
+            r[1] += d * d;
         }
         r
     }
 }
-multiversion! { unsafe fn squares_around<>(x: *const f64, mean: f64, n: usize) -> f64 = squares_body }
+multiversion! {
+    unsafe fn moments<T: Number>(x: *const u8, step: usize, shift: f64, n: usize) -> Moments = moments_body
+}
+
+#[inline(always)]
+unsafe fn add_moments_body<T: Number, const FMA: bool>(
+    x: *const u8,
+    step: usize,
+    shifts: *const f64,
+    sums: *mut f64,
+    squares: *mut f64,
+    n: usize,
+) {
+    // SAFETY: the caller passes `n` readable elements, `step` bytes apart, and `n` elements of the other arrays.
+    unsafe {
+        if step == size_of::<T>() {
+            for i in 0..n {
+                let d = cast::<T, f64>(*x.cast::<T>().add(i)) - *shifts.add(i);
+                *sums.add(i) += d;
+                *squares.add(i) += d * d;
+            }
+        } else {
+            for i in 0..n {
+                let d = cast::<T, f64>(*x.add(i * step).cast::<T>()) - *shifts.add(i);
+                *sums.add(i) += d;
+                *squares.add(i) += d * d;
+            }
+        }
+    }
+}
+multiversion! {
+    unsafe fn add_moments<T: Number>(
+        x: *const u8, step: usize, shifts: *const f64, sums: *mut f64, squares: *mut f64, n: usize
+    ) = add_moments_body
+}
+
+/// The spread of elements around their mean, as [`spread`] computes it.
+struct Spread<'a> {
+    plan: &'a Plan,
+    from: RawMut,
+    divisor: f64,
+    root: bool,
+    /// Where the spread and the mean are written.
+    to: [RawMut; 2],
+}
+
+impl Spread<'_> {
+    /// The number from which distances are taken: an element, so that the distances are not large compared to the
+    /// spread.
+    unsafe fn shift<T: Number>(&self, base: usize) -> f64 {
+        // SAFETY: the caller passes the offset of an element.
+        let first = cast::<T, f64>(unsafe { *self.from.at(base).cast::<T>() });
+        if first.is_finite() { first } else { 0.0 }
+    }
+    /// [`Moments`] of a part of the reduced range.
+    unsafe fn moments<T: Number>(&self, base: usize, start: usize, n: usize, shift: f64) -> Moments {
+        let step = self.plan.reduced[0].steps[0];
+        let (mut sums, mut squares) = (Cascade::<Sum<f64>>::new(), Cascade::<Sum<f64>>::new());
+        runs(&self.plan.reduced, start, n, |offset, m| {
+            for i in (0..m).step_by(4 * TILE) {
+                // SAFETY: the run lies within the reduced dimensions.
+                let part = unsafe {
+                    moments::<T>(self.from.at(base + offset[0] + i * step), step, shift, (m - i).min(4 * TILE))
+                };
+                sums.push(part[0]);
+                squares.push(part[1]);
+            }
+        });
+        [sums.finish(), squares.finish()]
+    }
+    /// Write the results for the moments of all elements.
+    unsafe fn finish<T: Number>(&self, offset: usize, shift: f64, [sum, squares]: Moments) {
+        let n = self.plan.length as f64;
+        let rest = squares - sum * sum / n;
+        // Rounding can make it negative. NaN stays.
+        let var = if rest < 0.0 { 0.0 } else { rest } / self.divisor;
+        let y = if self.root { var.sqrt() } else { var };
+        // SAFETY: the offset is that of a result, and each result is written once.
+        unsafe {
+            self.to[0].at(offset).cast::<T>().write(cast(y));
+            self.to[1].at(offset).cast::<T>().write(cast(shift + sum / n));
+        }
+    }
+    fn rows<T: Number>(&self) {
+        let (plan, length) = (self.plan, self.plan.length);
+        let kept = plan.kept[0];
+        // Take distances of `f64` from the mean, so that their squares are as exact as can be.
+        let is_exact = T::DTYPE != DType::F64;
+        let pieces = if plan.results < 16 { length.div_ceil(PIECE) } else { 1 };
+        if pieces > 1 {
+            let mut partial = memory::filled([0f64; 2], plan.results * pieces);
+            let slots = RawMut(partial.as_mut_ptr().cast());
+            let run = |shifts: &[f64]| {
+                parallel_for(plan.results * pieces, 1, |range| {
+                    for item in range {
+                        let (r, piece) = (item / pieces, item % pieces);
+                        let (base, start) = (Cursor::new(&plan.kept, r).offset[0], piece * PIECE);
+                        // SAFETY: ranges lie within the view, and each slot is written once.
+                        unsafe {
+                            let v = self.moments::<T>(base, start, PIECE.min(length - start), shifts[r]);
+                            slots.at(item * size_of::<Moments>()).cast::<Moments>().write(v);
+                        }
+                    }
+                });
+                memory::collect(
+                    partial
+                        .chunks(pieces)
+                        .map(|parts| parts.iter().fold([0.0; 2], |a: Moments, b| [a[0] + b[0], a[1] + b[1]])),
+                )
+            };
+            // SAFETY: the offset is that of the first element of a result.
+            let mut shifts: Vec<f64> = memory::collect(
+                (0..plan.results).map(|r| unsafe { self.shift::<T>(Cursor::new(&plan.kept, r).offset[0]) }),
+            );
+            let mut all: Vec<Moments> = run(&shifts);
+            if !is_exact {
+                shifts.iter_mut().zip(&all).for_each(|(s, m)| *s = centre(*s, m[0] / length as f64));
+                all = run(&shifts);
+            }
+            for (r, m) in all.iter().enumerate() {
+                // SAFETY: the offset is that of a result.
+                unsafe { self.finish::<T>(Cursor::new(&plan.kept, r).offset[1], shifts[r], *m) };
+            }
+            return;
+        }
+        parallel_for(plan.results, (16 * 1024 / length).max(1), |range| {
+            runs(&plan.kept, range.start, range.len(), |offset, m| {
+                for i in 0..m {
+                    let base = offset[0] + i * kept.steps[0];
+                    // SAFETY: results and reduced range lie within the views.
+                    unsafe {
+                        let mut shift = self.shift::<T>(base);
+                        let mut m = self.moments::<T>(base, 0, length, shift);
+                        if !is_exact {
+                            shift = centre(shift, m[0] / length as f64);
+                            m = self.moments::<T>(base, 0, length, shift);
+                        }
+                        self.finish::<T>(offset[1] + i * kept.steps[1], shift, m);
+                    }
+                }
+            });
+        });
+    }
+    /// A kept dimension is innermost: add rows to rows of sums, for strips of the columns.
+    fn columns<T: Number>(&self) {
+        let (plan, length) = (self.plan, self.plan.length);
+        let kept = plan.kept[0];
+        let outer: usize = plan.kept[1..].iter().map(|d| d.size).product();
+        // The sums of a strip stay in the first-level cache.
+        let width = kept.size.min(512);
+        let strips = kept.size.div_ceil(width);
+        let is_exact = T::DTYPE != DType::F64;
+        let place = |item: usize| {
+            let first = item % strips * width;
+            let at = Cursor::new(&plan.kept, item / strips * kept.size + first).offset;
+            (at, width.min(kept.size - first))
+        };
+        let first_shifts = |item: usize, shifts: &mut [f64]| {
+            let (at, m) = place(item);
+            for (i, shift) in shifts[..m].iter_mut().enumerate() {
+                // SAFETY: the strip lies within the view.
+                *shift = unsafe { self.shift::<T>(at[0] + i * kept.steps[0]) };
+            }
+        };
+        // Overwrite the sums of distances and of their squares with those of some rows.
+        let fold = |item: usize, start: usize, n: usize, shifts: &[f64], both: &mut [f64]| {
+            let (at, m) = place(item);
+            both.fill(0.0);
+            let (sums, squares) = both.split_at_mut(width);
+            runs(&plan.reduced, start, n, |offset, count| {
+                for i in 0..count {
+                    // SAFETY: the strip lies within the view, and the buffers have `m` elements.
+                    unsafe {
+                        let x = self.from.at(at[0] + offset[0] + i * plan.reduced[0].steps[0]);
+                        let (sums, squares) = (sums.as_mut_ptr(), squares.as_mut_ptr());
+                        add_moments::<T>(x, kept.steps[0], shifts.as_ptr(), sums, squares, m);
+                    }
+                }
+            });
+        };
+        let recentre = |shifts: &mut [f64], both: &[f64]| {
+            shifts.iter_mut().zip(both).for_each(|(s, sum)| *s = centre(*s, sum / length as f64));
+        };
+        let finish = |item: usize, shifts: &[f64], both: &[f64]| {
+            let (at, m) = place(item);
+            for i in 0..m {
+                // SAFETY: the offset is that of a result.
+                unsafe { self.finish::<T>(at[1] + i * kept.steps[1], shifts[i], [both[i], both[width + i]]) };
+            }
+        };
+        let items = outer * strips;
+        let pieces = if items < 4 && length * width > PIECE { (length / PIECE_ROWS).clamp(1, 8) } else { 1 };
+        if pieces > 1 {
+            // With few strips, cut the reduced range too.
+            let piece = length.div_ceil(pieces);
+            let (mut shifts, mut partial) = (memory::filled(0f64, width), memory::filled(0f64, 2 * width * pieces));
+            for item in 0..items {
+                first_shifts(item, &mut shifts);
+                for pass in 0..if is_exact { 1 } else { 2 } {
+                    if pass == 1 {
+                        recentre(&mut shifts, &partial[..width]);
+                    }
+                    let slots = RawMut(partial.as_mut_ptr().cast());
+                    parallel_for(pieces, 1, |range| {
+                        for k in range {
+                            let start = (k * piece).min(length);
+                            // SAFETY: each piece has its own slots.
+                            let both = unsafe {
+                                let slot = slots.at(k * 2 * width * size_of::<f64>()).cast::<f64>();
+                                std::slice::from_raw_parts_mut(slot, 2 * width)
+                            };
+                            fold(item, start, piece.min(length - start), &shifts, both);
+                        }
+                    });
+                    let (total, rest) = partial.split_at_mut(2 * width);
+                    for part in rest.chunks(2 * width) {
+                        total.iter_mut().zip(part).for_each(|(a, b)| *a += b);
+                    }
+                }
+                finish(item, &shifts, &partial);
+            }
+            return;
+        }
+        parallel_for(items, (16 * 1024 / (length * width)).max(1), |range| {
+            let (mut shifts, mut both) = (memory::filled(0f64, width), memory::filled(0f64, 2 * width));
+            for item in range {
+                first_shifts(item, &mut shifts);
+                fold(item, 0, length, &shifts, &mut both);
+                if !is_exact {
+                    recentre(&mut shifts, &both[..width]);
+                    fold(item, 0, length, &shifts, &mut both);
+                }
+                finish(item, &shifts, &both);
+            }
+        });
+    }
+}
+
+/// The mean, from a shift and the mean of the distances from it. Infinities stay in the distances.
+fn centre(shift: f64, by: f64) -> f64 {
+    if (shift + by).is_finite() { shift + by } else { shift }
+}
+
+/// Compute the variance over the dimensions where `mask` is true, divided by `length - correction`, or its square root,
+/// and the mean. Sums are `f64` for all dtypes, so squares of `f32` neither overflow nor vanish. Both outputs have the
+/// floating dtype of `x` and the same strides. Of no elements, both are NaN.
+///
+/// # Errors
+/// Fails with [`KernelError::Other`] unless the dtypes are floating point.
+pub fn spread(
+    x: &View,
+    mask: &[bool],
+    correction: f64,
+    root: bool,
+    out: &mut ViewMut,
+    mean: &mut ViewMut,
+) -> Result<(), KernelError> {
+    if !x.dtype().is_float() || x.dtype() != out.dtype() || x.dtype() != mean.dtype() {
+        return Err(unsupported("var", x.dtype()));
+    }
+    debug_assert_eq!(out.strides(), mean.strides());
+    let p = plan(x, mask, out);
+    let divisor = (p.length as f64 - correction).max(0.0);
+    let to = [RawMut(out.ptr()), RawMut(mean.ptr())];
+    let spread = Spread { plan: &p, from: RawMut(x.ptr().cast_mut()), divisor, root, to };
+    if p.results == 0 {
+        return Ok(());
+    }
+    let kept = p.kept[0];
+    let along_kept = kept.size >= 4 && kept.steps[0] != 0 && kept.steps[0] < p.reduced[0].steps[0];
+    for_dtype!(x.dtype(), T => {
+        if p.length == 0 {
+            runs(&p.kept, 0, p.results, |offset, m| {
+                for i in 0..m {
+                    // SAFETY: the offset is that of a result.
+                    unsafe { spread.finish::<T>(offset[1] + i * kept.steps[1], 0.0, [f64::NAN; 2]) };
+                }
+            });
+        } else if along_kept {
+            spread.columns::<T>();
+        } else {
+            spread.rows::<T>();
+        }
+    });
+    Ok(())
+}

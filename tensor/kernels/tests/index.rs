@@ -183,6 +183,56 @@ fn scatter_reduce_works_with_and_without_self() {
     assert_eq!(out.data, [-2], "integer means round down");
 }
 
+/// Compare a fold of 16-bit floats with that of `f32` and a rounding, in large and small arrays, dense and transposed.
+fn folds_round_once<T: Element>() {
+    use ScatterReduce::{Mean, Prod, Sum};
+    for (columns, values) in [(6, 500), (3000, 40)] {
+        let at: Vec<i64> = (0..2 * values).map(|i| (i * i % 7 % columns) as i64).collect();
+        let index = Dense::<i64>::new(&[2, values], at);
+        let number = |i: usize| 1.0 + (i % 5) as f64 / 64.0;
+        let src: Vec<f64> = (0..2 * values).map(number).collect();
+        let narrow = Dense::<T>::new(&[2, values], src.iter().map(|&v| T::from_f64(v)).collect());
+        let wide = Dense::<f32>::new(&[2, values], narrow.data.iter().map(|v| v.to_f64() as f32).collect());
+        for (kind, include_self) in [(Sum, true), (Sum, false), (Mean, true), (Mean, false), (Prod, true)] {
+            let start = if kind == Prod { 0.001 } else { 255.0 };
+            for is_transposed in [false, true] {
+                let sizes = if is_transposed { [columns, 2] } else { [2, columns] };
+                let mut y = Dense::<T>::new(&sizes, vec![T::from_f64(start); 2 * columns]);
+                let first = y.data[0].to_f64() as f32;
+                let mut want = Dense::<f32>::new(&sizes, vec![first; 2 * columns]);
+                if is_transposed {
+                    (y, want) = (y.transposed(), want.transposed());
+                }
+                scatter_reduce(&mut y.m(), 1, &index.v(), &narrow.v(), kind, include_self).unwrap();
+                scatter_reduce(&mut want.m(), 1, &index.v(), &wide.v(), kind, include_self).unwrap();
+                let rounded: Vec<T> = want.data.iter().map(|&v| T::from_f64(f64::from(v))).collect();
+                assert_eq!(y.data, rounded, "{kind:?} {include_self} {columns} {is_transposed}");
+            }
+        }
+    }
+    // Rows of which some are equal, and rows that are all distinct.
+    for rows in [[0i64, 0, 0, 2], [0, 1, 2, 3]] {
+        let mut y = Dense::<T>::new(&[4, 3], vec![T::from_f64(256.0); 12]);
+        let ones = Dense::<T>::new(&[4, 3], vec![T::from_f64(1.0); 12]);
+        index_add(&mut y.m(), 0, &longs(&[4], &rows).v(), &ones.v(), 1.5).unwrap();
+        let count = rows.iter().filter(|&&r| r == 0).count() as f64;
+        assert_eq!(y.data[0], T::from_f64(256.0 + 1.5 * count));
+        let mut points = Dense::<T>::new(&[4], vec![T::from_f64(256.0); 4]);
+        index_put(&mut points.m(), &[longs(&[4], &rows).v()], &[0], &View::of_slice(&ones.data, &[4], &[1]), true)
+            .unwrap();
+        assert_eq!(points.data[0], T::from_f64(256.0 + count));
+        let mut places = Dense::<T>::new(&[2, 2], vec![T::from_f64(256.0); 4]);
+        put(&mut places.m(), &longs(&[4], &rows).v(), &View::of_slice(&ones.data, &[4], &[1]), true).unwrap();
+        assert_eq!(places.data[0], T::from_f64(256.0 + count));
+    }
+}
+
+#[test]
+fn sums_and_products_of_16_bit_floats_round_once() {
+    folds_round_once::<f16>();
+    folds_round_once::<bf16>();
+}
+
 #[test]
 fn index_add_copy_and_fill_work_on_rows_and_columns() {
     let mut out = Dense::<f32>::zeros(&[3, 2]);

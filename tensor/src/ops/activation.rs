@@ -16,7 +16,7 @@ use crate::ops::pointwise::{kernel_error, select, select_scalar, where_};
 use crate::ops::random::{Distribution, sample};
 use crate::policy::{Policies, Policy};
 use crate::random::Generator;
-use crate::schema::{Operand, OutDType, Row, Sample, SampleArg, Scope, Tier, messages, n, t};
+use crate::schema::{Operand, OutDType, Row, Sample, SampleArg, Scope, Tier, messages, n, t, widely};
 use crate::types::compute::{compute_dtype, expect_float, narrowed, widened};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, graph, samples};
 use smallvec::smallvec;
@@ -578,7 +578,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "softsign(Tensor self) -> Tensor",
         Tier::Composed,
-        |a| ok(a.tensor(0)?.div(&a.tensor(0)?.abs()?.add_scalar(1i64)?)?),
+        |a| widely(a, |a| ok(a.tensor(0)?.div(&a.tensor(0)?.abs()?.add_scalar(1i64)?)?)),
         plain,
     )
     .doc("Return `x / (1 + |x|)` for each element `x` of `input`.")
@@ -586,7 +586,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "tanhshrink(Tensor self) -> Tensor",
         Tier::Composed,
-        |a| ok(a.tensor(0)?.sub(&a.tensor(0)?.tanh()?)?),
+        |a| widely(a, |a| ok(a.tensor(0)?.sub(&a.tensor(0)?.tanh()?)?)),
         plain,
     )
     .doc("Return `x - tanh(x)` for each element `x` of `input`.")

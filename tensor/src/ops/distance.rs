@@ -6,7 +6,7 @@ use crate::ops::indexing::index_select;
 use crate::ops::pointwise::clip::clamp;
 use crate::ops::pointwise::{safe_sqrt, select_scalar};
 use crate::policy::{Policies, Policy};
-use crate::schema::{Operand, Row, Sample, Scope, Tier, n, positive, t};
+use crate::schema::{Operand, Row, Sample, Scope, Tier, n, positive, t, widely};
 use crate::types::compute::{narrowed, widened};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;
@@ -201,7 +201,11 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "pairwise_distance(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor",
         Tier::Composed,
-        |a| Ok(pairwise_distance(a.tensor(0)?, a.tensor(1)?, a.float(2)?, a.float(3)?, a.bool(4)?)?.into()),
+        |a| {
+            widely(a, |a| {
+                Ok(pairwise_distance(a.tensor(0)?, a.tensor(1)?, a.float(2)?, a.float(3)?, a.bool(4)?)?.into())
+            })
+        },
         samples!(
             [t(&[2, 3]), positive(&[2, 3])],
             [t(&[2, 3]), positive(&[3]), n(3.0), n(0.5), n(true)],

@@ -275,6 +275,7 @@ op_table! {
         fused GeluBackward = activation::GeluBackward;
         fused Silu = activation::Silu;
         fused SiluBackward = activation::SiluBackward;
+        fused Spread = reduce::Spread;
         fused Softmax = norm::Softmax;
         fused SoftmaxBackward = norm::SoftmaxBackward;
         fused BatchNorm = norm::BatchNorm;

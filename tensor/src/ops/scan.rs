@@ -84,6 +84,19 @@ impl Op for Scan {
         smallvec![f.cumulative(&v, kind, self.dim)]
     }
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+        if self.kind == ScanKind::Sum {
+            return Ok(smallvec![Some(from_the_end(g, self.dim)?)]);
+        }
+        s.widely(g, |s, g| self.folded_vjp(s, g))
+    }
+    fn saves(&self, _: u64) -> Saves {
+        if self.kind == ScanKind::Sum { Saves::NONE } else { Saves::both(1, 1) }
+    }
+}
+
+impl Scan {
+    /// The gradient of running products and of running sums of exponentials.
+    fn folded_vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
         let gx = match self.kind {
             ScanKind::Sum => from_the_end(g, self.dim)?,
             ScanKind::Prod => cumprod_vjp(&s.x(0).conj()?, &s.y(0).conj()?, g, self.dim)?,
@@ -102,7 +115,6 @@ impl Op for Scan {
                 let one = Tensor::number(Scalar::Float(1.0), g.dtype())?;
                 let log_g = pointwise::select(&g.eq_scalar(0.0)?, &one, &g.abs()?)?.log()?;
                 let lowest = match g.dtype() {
-                    DType::F16 => -3e4,
                     DType::F64 => f64::MIN / 2.0,
                     _ => f32::MIN as f64 / 2.0,
                 };
@@ -117,9 +129,6 @@ impl Op for Scan {
             }
         };
         Ok(smallvec![Some(gx)])
-    }
-    fn saves(&self, _: u64) -> Saves {
-        if self.kind == ScanKind::Sum { Saves::NONE } else { Saves::both(1, 1) }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Arguments and results of a call, in the form that the functions of rows use.
 
+use crate::types::compute::{narrowed, widened};
 use crate::{DType, Device, Error, MemoryFormat, Result, Scalar, Tensor};
+use smallvec::SmallVec;
 
 /// One argument.
 #[derive(Clone, Copy, Debug)]
@@ -230,6 +232,33 @@ pub enum Ret {
     Scalar(Scalar),
     /// Nothing.
     None,
+}
+
+/// Call a composition of several steps with 16-bit floats widened to `float32`, and round its results once. Squares,
+/// products and sums would overflow or vanish in 16 bits, and each step would round. Calls with several floating-point
+/// dtypes, which `call` may refuse, are passed as they are.
+pub(crate) fn widely(a: &Args<'_>, call: fn(&Args<'_>) -> Result<Ret>) -> Result<Ret> {
+    let mut dtypes = a.0.iter().filter_map(|arg| match arg {
+        Arg::Tensor(t) if t.dtype().is_float() => Some(t.dtype()),
+        _ => None,
+    });
+    let Some(dtype) = dtypes.next().filter(|d| d.is_half() && dtypes.all(|other| other == *d)) else {
+        return call(a);
+    };
+    let wide = |arg: &Arg<'_>| match arg {
+        Arg::Tensor(t) if t.dtype() == dtype => widened(t).map(Some),
+        _ => Ok(None),
+    };
+    let held = a.0.iter().map(wide).collect::<Result<SmallVec<[Option<Tensor>; 8]>>>()?;
+    let args: SmallVec<[Arg<'_>; 8]> =
+        a.0.iter().zip(&held).map(|(arg, t)| t.as_ref().map_or(*arg, Arg::Tensor)).collect();
+    let round = |y: Tensor| if y.dtype() == DType::F32 { narrowed(y, dtype) } else { Ok(y) };
+    Ok(match call(&Args(&args))? {
+        Ret::Tensor(y) => Ret::Tensor(round(y)?),
+        Ret::Tuple(y) => Ret::Tuple(y.into_iter().map(round).collect::<Result<_>>()?),
+        Ret::List(y) => Ret::List(y.into_iter().map(round).collect::<Result<_>>()?),
+        other => other,
+    })
 }
 
 impl From<Tensor> for Ret {

@@ -8,6 +8,7 @@ mod args;
 mod row;
 mod sample;
 
+pub(crate) use args::widely;
 pub use args::{Arg, Args, Operand, Ret};
 pub(crate) use row::warn_of_repeated;
 pub use row::{

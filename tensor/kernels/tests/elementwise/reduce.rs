@@ -110,12 +110,13 @@ fn nan_is_the_extreme_and_its_position_is_found() {
 fn variance_and_mean_follow_their_formulas() {
     let x: Vec<f32> = (0..1200).map(|i| 1e4 + (i % 7) as f32).collect();
     let (mut m, mut v) = ([0f32; 3], [0f32; 3]);
-    var(
+    spread(
         &View::of_slice(&x, &[400, 3], &[3, 1]),
         &[true, false],
         1.0,
-        Some(&mut ViewMut::of_slice(&mut m, &[3], &[1])),
+        false,
         &mut ViewMut::of_slice(&mut v, &[3], &[1]),
+        &mut ViewMut::of_slice(&mut m, &[3], &[1]),
     )
     .unwrap();
     for c in 0..3 {
@@ -123,6 +124,69 @@ fn variance_and_mean_follow_their_formulas() {
         let mean = col.iter().sum::<f64>() / 400.0;
         let want = col.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / 399.0;
         assert!((m[c] as f64 - mean).abs() < 2e-3 && (v[c] as f64 / want - 1.0).abs() < 1e-6);
+    }
+}
+
+/// A standard deviation and a mean in `f64`, of the elements that belong to each result.
+fn spread_of(columns: &[Vec<f64>], correction: f64) -> Vec<[f64; 2]> {
+    let one = |x: &Vec<f64>| {
+        let mean = x.iter().sum::<f64>() / x.len() as f64;
+        let squares = x.iter().map(|v| (v - mean).powi(2)).sum::<f64>();
+        [(squares / (x.len() as f64 - correction)).sqrt(), mean]
+    };
+    columns.iter().map(one).collect()
+}
+
+#[test]
+fn deviations_of_any_layout_and_scale_are_those_of_f64() {
+    // Rows, columns of few and of many, pieces of long reductions, and a dimension between kept ones.
+    let shapes: [(&[usize], &[bool]); 7] = [
+        (&[70_001], &[true]),
+        (&[3, 130], &[false, true]),
+        (&[5, 700], &[true, false]),
+        (&[9_000, 9], &[true, false]),
+        (&[4, 50, 6], &[false, true, false]),
+        (&[2, 3, 40], &[true, false, true]),
+        (&[3, 70_000], &[false, true]),
+    ];
+    for scale in [1.0, 1e19, 1e-21] {
+        for (sizes, mask) in shapes {
+            let n: usize = sizes.iter().product();
+            let strides: Vec<usize> = (0..sizes.len()).map(|d| sizes[d + 1..].iter().product()).collect();
+            let x: Vec<f32> = (0..n).map(|i| (scale * ((i * 7919 % 1000) as f64 / 300.0 - 1.0)) as f32).collect();
+            let kept: Vec<usize> = (0..sizes.len()).filter(|&d| !mask[d]).map(|d| sizes[d]).collect();
+            let results: usize = kept.iter().product();
+            let mut columns = vec![Vec::new(); results];
+            for (i, v) in x.iter().enumerate() {
+                let at =
+                    (0..sizes.len()).filter(|&d| !mask[d]).fold(0, |at, d| at * sizes[d] + i / strides[d] % sizes[d]);
+                columns[at].push(f64::from(*v));
+            }
+            let to: Vec<usize> = (0..kept.len()).map(|d| kept[d + 1..].iter().product()).collect();
+            let (mut y, mut m) = (vec![0f32; results], vec![0f32; results]);
+            let (mut out, mut mean) = (ViewMut::of_slice(&mut y, &kept, &to), ViewMut::of_slice(&mut m, &kept, &to));
+            spread(&View::of_slice(&x, sizes, &strides), mask, 1.0, true, &mut out, &mut mean).unwrap();
+            let wide: Vec<f64> = x.iter().map(|v| f64::from(*v)).collect();
+            let (mut y64, mut m64) = (vec![0f64; results], vec![0f64; results]);
+            let (mut out, mut mean) =
+                (ViewMut::of_slice(&mut y64, &kept, &to), ViewMut::of_slice(&mut m64, &kept, &to));
+            spread(&View::of_slice(&wide, sizes, &strides), mask, 1.0, true, &mut out, &mut mean).unwrap();
+            for (r, want) in spread_of(&columns, 1.0).iter().enumerate() {
+                let close = |got: f64, want: f64, eps: f64| (got - want).abs() <= eps * want.abs().max(scale);
+                assert!(close(y[r].into(), want[0], 1e-7) && close(m[r].into(), want[1], 1e-7), "{sizes:?} {scale}");
+                assert!(close(y64[r], want[0], 1e-13) && close(m64[r], want[1], 1e-13), "{sizes:?} {scale}");
+            }
+        }
+    }
+}
+
+#[test]
+fn deviations_of_nothing_and_of_infinities_are_nan() {
+    for x in [&[][..], &[1.0f32, f32::INFINITY, 2.0], &[f32::INFINITY, 1.0, 2.0], &[f32::NAN, 1.0]] {
+        let (mut y, mut m) = ([0f32], [0f32]);
+        let (mut out, mut mean) = (ViewMut::of_slice(&mut y, &[], &[]), ViewMut::of_slice(&mut m, &[], &[]));
+        spread(&View::of_slice(x, &[x.len()], &[1]), &[true], 1.0, false, &mut out, &mut mean).unwrap();
+        assert!(y[0].is_nan() && (m[0].is_nan() || x.contains(&f32::INFINITY) && m[0] == f32::INFINITY), "{x:?}");
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::overlapping;
 use super::{
-    KINDS, at_least_1d, check_index_dtype, check_same_dtype, copy_of, guard, lower_positions, ok, str_arg, zeros_like,
+    KINDS, at_least_1d, check_index_dtype, check_same_dtype, copy_of, guard, lower_positions, lower_scatter, ok,
+    str_arg, zeros_like,
 };
 use crate::axes::{Axes, Combine};
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
@@ -198,19 +199,6 @@ impl Op for Scatter {
     fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
         let at = lower_positions(f, &x[1], x[0].shape()[self.dim], false);
         let src = f.broadcast_to(&x[2], at.shape());
-        let e = x[0].element();
-        let mut y = x[0].clone();
-        if !self.include_self && self.kind != ScatterKind::Set {
-            let start = match self.kind {
-                ScatterKind::Mul => f.splat(1.0, src.ty()),
-                ScatterKind::Max | ScatterKind::Min => {
-                    let v = if self.kind == ScatterKind::Max { f.lowest(e) } else { f.highest(e) };
-                    f.broadcast_to(&v, src.shape())
-                }
-                _ => f.splat(0.0, src.ty()),
-            };
-            y = f.put_along(&y, &at, &start, self.dim, Join::Set);
-        }
         let join = match self.kind {
             ScatterKind::Set => Join::Set,
             ScatterKind::Add | ScatterKind::Mean => Join::Add,
@@ -218,11 +206,9 @@ impl Op for Scatter {
             ScatterKind::Max => Join::Max,
             ScatterKind::Min => Join::Min,
         };
-        y = f.put_along(&y, &at, &src, self.dim, join);
-        if self.kind == ScatterKind::Mean && e != ElementType::Pred {
-            y = self.lower_mean(f, &y, &at, src.shape());
-        }
-        smallvec![y]
+        let is_single = at.shape()[self.dim] == 1 && self.kind != ScatterKind::Mean;
+        let put = |f: &mut Func, x: &Value, src: &Value| self.lower_join(f, x, &at, src, join);
+        smallvec![lower_scatter(f, &x[0], &src, join, is_single, put)]
     }
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
         let index = s.x(1);
@@ -243,8 +229,10 @@ impl Op for Scatter {
                 if s.needs(2) { Some(fit(at(g)?)?) } else { None },
             ),
             _ => {
-                let (gx, gs) = self.reduce_vjp(s, g, &at)?;
-                (Some(if self.include_self { gx } else { cleared(&gx)? }), Some(fit(gs)?))
+                return s.widely(g, |s, g| {
+                    let (gx, gs) = self.reduce_vjp(s, g, &at)?;
+                    Ok(smallvec![Some(if self.include_self { gx } else { cleared(&gx)? }), None, Some(fit(gs)?)])
+                });
             }
         };
         Ok(smallvec![gx, None, gs])
@@ -259,6 +247,28 @@ impl Op for Scatter {
 }
 
 impl Scatter {
+    /// Combine `src` with `x` at the positions `at`.
+    fn lower_join(&self, f: &mut Func, x: &Value, at: &Value, src: &Value, join: Join) -> Value {
+        let e = x.element();
+        let mut y = x.clone();
+        if !self.include_self && self.kind != ScatterKind::Set {
+            let start = match self.kind {
+                ScatterKind::Mul => f.splat(1.0, src.ty()),
+                ScatterKind::Max | ScatterKind::Min => {
+                    let v = if self.kind == ScatterKind::Max { f.lowest(e) } else { f.highest(e) };
+                    f.broadcast_to(&v, src.shape())
+                }
+                _ => f.splat(0.0, src.ty()),
+            };
+            y = f.put_along(&y, at, &start, self.dim, Join::Set);
+        }
+        y = f.put_along(&y, at, src, self.dim, join);
+        if self.kind == ScatterKind::Mean && e != ElementType::Pred {
+            y = self.lower_mean(f, &y, at, src.shape());
+        }
+        y
+    }
+
     /// Divide by the number of values that were combined at each element.
     fn lower_mean(&self, f: &mut Func, sum: &Value, at: &Value, src: &[usize]) -> Value {
         let e = sum.element();

@@ -2,7 +2,7 @@
 
 use super::mask::{masked_fill, nonzero};
 use super::overlapping;
-use super::{KINDS, copy_of, guard, lower_positions, ok, out_of_bounds, to_device, zeros_like};
+use super::{KINDS, copy_of, guard, lower_positions, lower_scatter, ok, out_of_bounds, to_device, zeros_like};
 use crate::axes::{Axes, Combine, all_whole, last, list, names};
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
 use crate::ops::pointwise::{self, broadcast_strides, kernel_error};
@@ -180,7 +180,10 @@ impl Op for IndexPut {
             index_vector_dim: points,
             ..ScatterDims::default()
         };
-        smallvec![f.scatter(&x[0], &at, &values, &dims, if self.accumulate { Join::Add } else { Join::Set })]
+        let join = if self.accumulate { Join::Add } else { Join::Set };
+        let is_single = x[2].ty().numel() == 1;
+        let put = |f: &mut Func, x: &Value, values: &Value| f.scatter(x, &at, values, &dims, join);
+        smallvec![lower_scatter(f, &x[0], &values, join, is_single, put)]
     }
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
         let indices: SmallVec<[&Tensor; 6]> = (2..s.len()).map(|i| s.x(i)).collect();

@@ -3,8 +3,8 @@
 use super::gather::{Scatter, ScatterKind};
 use super::overlapping;
 use super::{
-    KINDS, at_least_1d, check_index_dtype, copy_of, fill_value, guard, lower_positions, ok, out_of_bounds,
-    out_of_range_in_self, str_arg, zeros_like,
+    KINDS, at_least_1d, check_index_dtype, copy_of, fill_value, guard, lower_positions, lower_scatter, ok,
+    out_of_bounds, out_of_range_in_self, str_arg, zeros_like,
 };
 use crate::axes::{Axes, Combine, names};
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
@@ -13,6 +13,7 @@ use crate::policy::{Policies, Policy};
 use crate::schema::{
     Aliasing, Args, Operand, OutDType, Row, Sample, Tier, index as index_arg, messages, n, t, warn_of_repeated,
 };
+use crate::types::compute::{narrowed, widened};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, inplace, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::index as kernels;
@@ -162,7 +163,9 @@ impl Op for IndexAdd {
         dims[self.dim] = x[1].shape()[0];
         let at = lower_positions(f, &x[1], x[0].shape()[self.dim], false);
         let src = f.broadcast_to(&x[2], &dims);
-        smallvec![f.put(&x[0], &at, &src, self.dim, if self.accumulate { Join::Add } else { Join::Set })]
+        let join = if self.accumulate { Join::Add } else { Join::Set };
+        let put = |f: &mut Func, x: &Value, src: &Value| f.put(x, &at, src, self.dim, join);
+        smallvec![lower_scatter(f, &x[0], &src, join, x[1].shape()[0] == 1, put)]
     }
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
         let gx = if !s.needs(0) {
@@ -356,8 +359,15 @@ pub fn index_fill(x: &Tensor, dim: i64, index: &Tensor, value: Operand<'_>) -> R
         .reshape_dims(*x.dims())
 }
 
-fn scaled(src: &Tensor, alpha: Scalar) -> Result<Tensor> {
-    if alpha.to_f64() == 1.0 { Ok(src.clone()) } else { src.mul_scalar(alpha)?.to_dtype(src.dtype()) }
+/// [`index_add`] of `src` times `alpha`. 16-bit floats are rounded once, at the end.
+fn index_add_scaled(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, alpha: Scalar) -> Result<Tensor> {
+    if alpha.to_f64() == 1.0 {
+        return index_add(x, dim, index, src);
+    }
+    if x.dtype().is_half() && x.dtype() == src.dtype() {
+        return narrowed(index_add_scaled(&widened(x)?, dim, index, &widened(src)?, alpha)?, x.dtype());
+    }
+    index_add(x, dim, index, &src.mul_scalar(alpha)?.to_dtype(src.dtype())?)
 }
 
 /// `torch.index_reduce`: combine rows of `src` with rows of `x` along a dimension.
@@ -472,7 +482,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
         Tier::Prim,
-        |a| ok(index_add(a.tensor(0)?, a.int(1)?, a.tensor(2)?, &scaled(a.tensor(3)?, a.scalar(4)?)?)),
+        |a| ok(index_add_scaled(a.tensor(0)?, a.int(1)?, a.tensor(2)?, a.tensor(3)?, a.scalar(4)?)),
         || {
             vec![
                 Sample::new(vec![t(&[3, 4]), n(0), index_arg(&[5], 3), t(&[5, 4])]).dtypes(&[

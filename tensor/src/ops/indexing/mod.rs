@@ -34,7 +34,7 @@ pub use triangle::{diag_embed, tril, triu};
 use crate::op::{Func, Prim, Value};
 use crate::schema::{Operand, Ret, SampleArg};
 use crate::{DType, Device, Dims, Error, Meta, Result, Scalar, Tensor, backend, dispatch, state};
-use torchtpu_stablehlo::{Direction, ElementType};
+use torchtpu_stablehlo::{Direction, ElementType, ScatterKind as Join};
 
 /// The narrowest type that holds every position in `0..size`: TPUs have no 64-bit integers.
 fn position_type(size: usize) -> ElementType {
@@ -52,6 +52,25 @@ fn lower_positions(f: &mut Func, index: &Value, size: usize, wrap: bool) -> Valu
     let negative = f.compare(Direction::Lt, &index, &zero);
     let wrapped = f.binary("stablehlo.add", &index, &n);
     f.select(&negative, &wrapped, &index)
+}
+
+/// A scatter of `src` into `x`. Sums and products of 16-bit floats are computed in `f32`, and rounded once. `is_single`
+/// says that no element gets several values, so that they need not be widened.
+pub(crate) fn lower_scatter(
+    f: &mut Func,
+    x: &Value,
+    src: &Value,
+    join: Join,
+    is_single: bool,
+    scatter: impl FnOnce(&mut Func, &Value, &Value) -> Value,
+) -> Value {
+    let e = x.element();
+    if is_single || e.widened() == e || !matches!(join, Join::Add | Join::Mul) {
+        return scatter(f, x, src);
+    }
+    let (x, src) = (f.convert(x, e.widened()), f.convert(src, e.widened()));
+    let y = scatter(f, &x, &src);
+    f.convert(&y, e)
 }
 
 /// A check of values that are computed later. The op must read the operand that [`Check::tied`] returns.

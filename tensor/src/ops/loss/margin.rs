@@ -6,7 +6,7 @@ use crate::ops::loss::{Reduction, reduced};
 use crate::ops::pointwise::clip::clamp;
 use crate::ops::pointwise::{BinaryKind, binary, select, select_scalar};
 use crate::policy::{Policies, Policy};
-use crate::schema::{Args, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, positive, t};
+use crate::schema::{Args, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, positive, t, widely};
 use crate::types::compute::expect_float;
 use crate::{DType, Dims, Error, Result, Scalar, Tensor, samples};
 
@@ -211,14 +211,16 @@ pub const ROWS: &[Row] = &[
         reduction=Mean) -> Tensor",
         Tier::Composed,
         |a| {
-            one(multi_margin_loss(
-                a.tensor(0)?,
-                a.tensor(1)?,
-                a.float(2)?,
-                a.float(3)?,
-                a.opt_tensor(4)?,
-                reduction(a, 5)?,
-            )?)
+            widely(a, |a| {
+                one(multi_margin_loss(
+                    a.tensor(0)?,
+                    a.tensor(1)?,
+                    a.float(2)?,
+                    a.float(3)?,
+                    a.opt_tensor(4)?,
+                    reduction(a, 5)?,
+                )?)
+            })
         },
         multi_margin_samples,
     )
@@ -233,7 +235,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "multilabel_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor",
         Tier::Composed,
-        |a| one(multilabel_margin_loss(a.tensor(0)?, a.tensor(1)?, reduction(a, 2)?)?.0),
+        |a| widely(a, |a| one(multilabel_margin_loss(a.tensor(0)?, a.tensor(1)?, reduction(a, 2)?)?.0)),
         samples!([t(&[3, 4]), index(&[3, 4], 4)], [t(&[4]), index(&[4], 3), n(0)]),
     )
     .doc(
@@ -247,7 +249,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "multilabel_margin_loss_forward(Tensor self, Tensor target, int reduction) -> (Tensor, Tensor)",
         Tier::Composed,
-        |a| Ok(multilabel_margin_loss(a.tensor(0)?, a.tensor(1)?, reduction(a, 2)?)?.into()),
+        |a| widely(a, |a| Ok(multilabel_margin_loss(a.tensor(0)?, a.tensor(1)?, reduction(a, 2)?)?.into())),
         || vec![Sample::new(vec![t(&[3, 4]), index(&[3, 4], 4), n(1)]).no_gradient()],
     )
     .doc(
@@ -258,7 +260,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=Mean) -> Tensor",
         Tier::Composed,
-        |a| one(hinge_embedding(a.tensor(0)?, a.tensor(1)?, a.float(2)?, reduction(a, 3)?)?),
+        |a| widely(a, |a| one(hinge_embedding(a.tensor(0)?, a.tensor(1)?, a.float(2)?, reduction(a, 3)?)?)),
         samples!([t(&[2, 3]), index(&[2, 3], 2)], [t(&[2, 3]), index(&[2, 3], 2), n(0.3), n(0)]),
     )
     .doc(
@@ -273,7 +275,11 @@ pub const ROWS: &[Row] = &[
         "poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> \
         Tensor",
         Tier::Composed,
-        |a| one(poisson_nll(a.tensor(0)?, a.tensor(1)?, a.bool(2)?, a.bool(3)?, a.float(4)?, reduction(a, 5)?)?),
+        |a| {
+            widely(a, |a| {
+                one(poisson_nll(a.tensor(0)?, a.tensor(1)?, a.bool(2)?, a.bool(3)?, a.float(4)?, reduction(a, 5)?)?)
+            })
+        },
         || {
             vec![
                 Sample::new(vec![t(&[2, 3]), index(&[2, 3], 4), n(true), n(true), n(1e-8), n(1)]),
@@ -294,7 +300,7 @@ pub const ROWS: &[Row] = &[
         "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float \
         eps=1e-06, bool swap=False, int reduction=Mean) -> Tensor",
         Tier::Composed,
-        |a| one(triplet_margin(a)?),
+        |a| widely(a, |a| one(triplet_margin(a)?)),
         samples!(
             [t(&[2, 3]), positive(&[2, 3]), t(&[2, 3])],
             [t(&[2, 3]), positive(&[2, 3]), t(&[2, 3]), n(2.0), n(1.0), n(0.1), n(true), n(0)]
@@ -312,7 +318,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "soft_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor",
         Tier::Composed,
-        |a| one(soft_margin(a.tensor(0)?, a.tensor(1)?, reduction(a, 2)?)?),
+        |a| widely(a, |a| one(soft_margin(a.tensor(0)?, a.tensor(1)?, reduction(a, 2)?)?)),
         samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), t(&[2, 3]), n(2)]),
     )
     .doc(

@@ -12,8 +12,10 @@ use crate::ops::activation::log_sigmoid;
 use crate::ops::pointwise::clip::clamp;
 use crate::ops::pointwise::{check_subtraction, result_type, select, select_scalar};
 use crate::policy::{Policies, Policy};
-use crate::schema::{Args, Operand, Row, Sample, SampleArg, Scope, Tier, index, n, positive, probability, t, unit};
-use crate::types::compute::expect_float;
+use crate::schema::{
+    Args, Operand, Row, Sample, SampleArg, Scope, Tier, index, n, positive, probability, t, unit, widely,
+};
+use crate::types::compute::{expect_float, narrowed, widened};
 use crate::{DType, Error, Result, Scalar, Tensor, samples, state};
 pub(super) use cross_entropy::select_int;
 pub use cross_entropy::{CrossEntropy, CrossEntropyArgs, CrossEntropyBackward, cross_entropy, nll_loss};
@@ -191,6 +193,9 @@ pub fn cosine_similarity(a: &Tensor, b: &Tensor, dim: i64, eps: f64) -> Result<T
             common.scalar_type()
         )));
     }
+    if common.is_half() {
+        return narrowed(cosine_similarity(&widened(a)?, &widened(b)?, dim, eps)?, common);
+    }
     let (a, b) = (&a.to_dtype(common)?, &b.to_dtype(common)?);
     let dims = crate::op::broadcast_dims(a.dims(), b.dims())?;
     let (a, b) = (a.expand_dims(&dims)?, b.expand_dims(&dims)?);
@@ -349,7 +354,14 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor",
         Tier::Composed,
-        |a| ok(reduced(float_pair("mse_cpu", a.tensor(0)?, a.tensor(1)?)?.square()?, Reduction::from_int(a.int(2)?)?)?),
+        |a| {
+            widely(a, |a| {
+                ok(reduced(
+                    float_pair("mse_cpu", a.tensor(0)?, a.tensor(1)?)?.square()?,
+                    Reduction::from_int(a.int(2)?)?,
+                )?)
+            })
+        },
         samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[2, 3]), n(0)]),
     )
     .doc(
@@ -373,7 +385,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "smooth_l1_loss(Tensor self, Tensor target, int reduction=Mean, float beta=1.0) -> Tensor",
         Tier::Composed,
-        |a| ok(smooth_l1(a.tensor(0)?, a.tensor(1)?, Reduction::from_int(a.int(2)?)?, a.float(3)?)?),
+        |a| widely(a, |a| ok(smooth_l1(a.tensor(0)?, a.tensor(1)?, Reduction::from_int(a.int(2)?)?, a.float(3)?)?)),
         samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[2, 3]), n(0), n(0.5)]),
     )
     .doc(
@@ -386,7 +398,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "huber_loss(Tensor self, Tensor target, int reduction=Mean, float delta=1.0) -> Tensor",
         Tier::Composed,
-        |a| ok(huber(a.tensor(0)?, a.tensor(1)?, Reduction::from_int(a.int(2)?)?, a.float(3)?)?),
+        |a| widely(a, |a| ok(huber(a.tensor(0)?, a.tensor(1)?, Reduction::from_int(a.int(2)?)?, a.float(3)?)?)),
         samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[2, 3]), n(2), n(0.5)]),
     )
     .doc(
@@ -399,7 +411,11 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean) -> Tensor",
         Tier::Composed,
-        |a| ok(binary_cross_entropy(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?)?),
+        |a| {
+            widely(a, |a| {
+                ok(binary_cross_entropy(a.tensor(0)?, a.tensor(1)?, a.opt_tensor(2)?, Reduction::from_int(a.int(3)?)?)?)
+            })
+        },
         bce_samples,
     )
     .doc(
@@ -414,13 +430,15 @@ pub const ROWS: &[Row] = &[
         pos_weight=None, int reduction=Mean) -> Tensor",
         Tier::Composed,
         |a| {
-            ok(binary_cross_entropy_with_logits(
-                a.tensor(0)?,
-                a.tensor(1)?,
-                a.opt_tensor(2)?,
-                a.opt_tensor(3)?,
-                Reduction::from_int(a.int(4)?)?,
-            )?)
+            widely(a, |a| {
+                ok(binary_cross_entropy_with_logits(
+                    a.tensor(0)?,
+                    a.tensor(1)?,
+                    a.opt_tensor(2)?,
+                    a.opt_tensor(3)?,
+                    Reduction::from_int(a.int(4)?)?,
+                )?)
+            })
         },
         samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), unit(&[2, 3]), positive(&[3]), positive(&[3]), n(2)]),
     )
@@ -435,7 +453,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "kl_div(Tensor self, Tensor target, int reduction=Mean, *, bool log_target=False) -> Tensor",
         Tier::Composed,
-        |a| ok(kl_div(a.tensor(0)?, a.tensor(1)?, Reduction::from_int(a.int(2)?)?, a.bool(3)?)?),
+        |a| widely(a, |a| ok(kl_div(a.tensor(0)?, a.tensor(1)?, Reduction::from_int(a.int(2)?)?, a.bool(3)?)?)),
         samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), t(&[2, 3]), n(2), n(true)]),
     )
     .doc(
@@ -449,7 +467,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor",
         Tier::Composed,
-        |a| ok(cosine_similarity(a.tensor(0)?, a.tensor(1)?, a.int(2)?, a.float(3)?)?),
+        |a| widely(a, |a| ok(cosine_similarity(a.tensor(0)?, a.tensor(1)?, a.int(2)?, a.float(3)?)?)),
         samples!([t(&[2, 3]), positive(&[2, 3])], [t(&[2, 3]), positive(&[1, 3]), n(0)]),
     )
     .doc(
@@ -463,13 +481,15 @@ pub const ROWS: &[Row] = &[
         -> Tensor",
         Tier::Composed,
         |a| {
-            ok(cosine_embedding(
-                a.tensor(0)?,
-                a.tensor(1)?,
-                a.tensor(2)?,
-                a.float(3)?,
-                Reduction::from_int(a.int(4)?)?,
-            )?)
+            widely(a, |a| {
+                ok(cosine_embedding(
+                    a.tensor(0)?,
+                    a.tensor(1)?,
+                    a.tensor(2)?,
+                    a.float(3)?,
+                    Reduction::from_int(a.int(4)?)?,
+                )?)
+            })
         },
         samples!([t(&[2, 3]), positive(&[2, 3]), index(&[2], 2)]),
     )
@@ -484,7 +504,17 @@ pub const ROWS: &[Row] = &[
         "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) \
         -> Tensor",
         Tier::Composed,
-        |a| ok(margin_ranking(a.tensor(0)?, a.tensor(1)?, a.tensor(2)?, a.float(3)?, Reduction::from_int(a.int(4)?)?)?),
+        |a| {
+            widely(a, |a| {
+                ok(margin_ranking(
+                    a.tensor(0)?,
+                    a.tensor(1)?,
+                    a.tensor(2)?,
+                    a.float(3)?,
+                    Reduction::from_int(a.int(4)?)?,
+                )?)
+            })
+        },
         samples!([t(&[4]), positive(&[4]), t(&[4]), n(0.3)]),
     )
     .doc(

@@ -3,9 +3,10 @@
 use super::{Dot, check_batches, dot};
 use crate::axes::{Axes, Combine, last, list};
 use crate::op::{F64, Facts, Fused, KernelFn, Op, Outs, Prim, broadcast_dims, normalize_dim, same_device};
-use crate::ops::pointwise::{independent_of, kernel_error};
+use crate::ops::pointwise::{independent_of, kernel_error, result_type};
 use crate::ops::reduce::sum_mask;
 use crate::policy::{Policies, Policy};
+use crate::schema::Operand;
 use crate::types::compute::{compute_dtype, narrowed, widened};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 use smallvec::smallvec;
@@ -201,7 +202,17 @@ pub(super) fn addr(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scal
             return Err(Error::runtime(format!("addr: Expected 1-D argument {name}, but got {}-D", t.dims().len())));
         }
     }
+    if x.dtype().is_half() && a.dtype() == x.dtype() && b.dtype() == x.dtype() {
+        return narrowed(addr(&widened(x)?, &widened(a)?, &widened(b)?, beta, alpha)?, x.dtype());
+    }
     let x = &x.expand(&[a.numel() as i64, b.numel() as i64])?;
+    let dtype = result_type(Operand::Tensor(a), Operand::Tensor(b));
+    let is_real = [beta, alpha].iter().all(|s| s.to_complex().1 == 0.0);
+    if dtype.is_float() && is_real && alpha.to_f64() != 1.0 {
+        // Scale before the product, which may overflow, as PyTorch does.
+        let scaled = a.to_dtype(dtype)?.mul_scalar(alpha)?;
+        return blend(x, scaled.outer(b)?, beta, Scalar::Int(1));
+    }
     let product = a.outer(b)?;
     if [beta, alpha].iter().any(|s| s.to_complex().1 != 0.0) && !product.dtype().is_complex() && !x.dtype().is_complex()
     {

@@ -1,6 +1,6 @@
 //! Normalisation over the batch: batch norm, and instance norm, a batch norm of each sample.
 
-use super::{mean_of, nothing, parameter, per_channel, unwanted};
+use super::{mean_of, nothing, per_channel, unwanted};
 use crate::axes::{Axes, Combine, all_whole, list, names};
 use crate::op::{F64, Func, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, Value, VjpFn, all_dims};
 use crate::ops::reduce::sum_mask;
@@ -180,7 +180,7 @@ impl Fused for BatchNorm {
         let (mean, invstd) = if o.train {
             (s.y(1), s.y(2))
         } else {
-            given = s.x(2).add_scalar(o.eps.get())?.rsqrt()?;
+            given = widened(s.x(2))?.add_scalar(o.eps.get())?.rsqrt()?;
             (s.x(1), &given)
         };
         let mut x = vec![g, s.x(0), mean, invstd];
@@ -193,11 +193,12 @@ impl Fused for BatchNorm {
         if !o.train {
             grads.extend([None, None]); // running statistics are constants
         }
+        let parameter = |i: usize, at: usize| pick(i).map(|g| narrowed(g, s.meta(at).dtype)).transpose();
         if o.weight {
-            grads.push(pick(1));
+            grads.push(parameter(1, p)?);
         }
         if o.bias {
-            grads.push(pick(2));
+            grads.push(parameter(2, p + usize::from(o.weight))?);
         }
         Ok(grads)
     });
@@ -332,8 +333,8 @@ impl Fused for BatchNormBackward {
         Ok(if self.wanted & 1 != 0 { *x[1].meta() } else { unwanted(x[1].meta()) })
     }
     fn infer_extra(&self, x: &[&Tensor], _: &Meta, i: usize) -> Meta {
-        let m = x[1].meta();
-        if self.wanted >> i & 1 != 0 { m.with_dims(Dims::new(&[m.dims[1]])) } else { unwanted(m) }
+        let m = x[1].meta().with_dtype(compute_dtype(x[1].dtype()));
+        if self.wanted >> i & 1 != 0 { m.with_dims(Dims::new(&[m.dims[1]])) } else { unwanted(&m) }
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         // With the statistics of a batch, each gradient of `x` depends on sums over the whole batch.
@@ -375,8 +376,8 @@ impl Fused for BatchNormBackward {
         } else {
             nothing(x[1])?
         });
-        out.push(if self.wanted & 2 != 0 { narrowed(sum_mask(&g.mul(&h)?, mask)?, dtype)? } else { nothing(x[1])? });
-        out.push(if self.wanted & 4 != 0 { narrowed(sum_mask(&g, mask)?, dtype)? } else { nothing(x[1])? });
+        out.push(if self.wanted & 2 != 0 { sum_mask(&g.mul(&h)?, mask)? } else { nothing(&v)? });
+        out.push(if self.wanted & 4 != 0 { sum_mask(&g, mask)? } else { nothing(&v)? });
         Ok(out)
     }
 }
@@ -424,7 +425,7 @@ pub fn batch_norm(x: &Tensor, p: &BatchNormArgs<'_>) -> Result<(Tensor, Tensor, 
         let none = Tensor::zeros(&[0], x.dtype(), x.device())?;
         return Ok((x.clone(), none.clone(), none));
     }
-    let (w, b) = (parameter(x, p.weight)?, parameter(x, p.bias)?);
+    let (w, b) = (p.weight, p.bias);
     let op = BatchNorm { train: p.training, eps: F64::new(p.eps), weight: w.is_some(), bias: b.is_some() };
     let mut inputs = vec![x];
     if p.training {
@@ -443,7 +444,7 @@ pub fn batch_norm(x: &Tensor, p: &BatchNormArgs<'_>) -> Result<(Tensor, Tensor, 
             inputs.push(r.ok_or_else(|| Error::runtime(format!("{name} must be defined in evaluation mode")))?);
         }
     }
-    inputs.extend(w.iter().chain(&b));
+    inputs.extend(w.into_iter().chain(b));
     let y = dispatch::call_n(Prim::BatchNorm(op), &inputs)?;
     if p.training && x.numel() > 0 {
         let count = (x.numel() / d[1].max(1)) as f64;

@@ -1,7 +1,7 @@
 //! Normalisation over groups of channels.
 
 use super::layer::row_norm;
-use super::{parameter, per_channel};
+use super::per_channel;
 use crate::ops::pointwise::independent_of;
 use crate::ops::reduce::var_mean;
 use crate::schema::{Args, Ret};
@@ -65,7 +65,6 @@ fn group_norm_with_statistics(
     }
     // The parameters are applied before rounding.
     let row = x.numel() / rows;
-    let (w, b) = (parameter(x, w)?, parameter(x, b)?);
     let v = if w.is_some() || b.is_some() { widened(x)? } else { x.clone() };
     let flat = v.reshape_dims(Dims::new(&[rows, row]))?;
     let normed = row_norm(&flat, Dims::new(&[row]), None, None, eps, false)?;

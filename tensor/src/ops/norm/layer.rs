@@ -1,6 +1,6 @@
 //! Normalisation over the last dimensions: layer norm and root mean square.
 
-use super::{last, mean_of, nothing, parameter, unwanted};
+use super::{last, mean_of, nothing, unwanted};
 use crate::axes::{Axes, Combine, all_whole};
 use crate::lower::kernel_call::{self, KernelCall, Numbers, misfit};
 use crate::op::{F64, Facts, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saved, Saves, VjpFn, all_dims};
@@ -17,7 +17,7 @@ use torchtpu_kernels::{View, ViewMut};
 /// | operand | shape | dtype |
 /// |---|---|---|
 /// | x | `[.., shape]` | floating point |
-/// | w, b | `shape`, each if the attribute says so | as x |
+/// | w, b | `shape`, each if the attribute says so | as x, or `f32` for 16-bit floats |
 /// | y | as x | as x |
 /// | mean, rstd | `[.., 1, 1]` | that of arithmetic: `f32` for 16-bit floats |
 ///
@@ -37,7 +37,8 @@ pub struct LayerNorm {
     pub bias: bool,
 }
 
-/// Gradients of [`LayerNorm`] for x, w and b, from `g, x, mean, rstd[, w]`. Unwanted gradients have no elements.
+/// Gradients of [`LayerNorm`] for x, w and b, from `g, x, mean, rstd[, w]`. Unwanted gradients have no elements. Those of w
+/// and b have the dtype of arithmetic.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LayerNormBackward {
     /// The op whose gradient this is.
@@ -190,11 +191,12 @@ impl Fused for LayerNorm {
             gx = Some(g.add(&o.statistics_vjp(s)?)?);
         }
         let mut grads: Grads = smallvec![gx];
+        let parameter = |i: usize, at: usize| pick(i).map(|g| narrowed(g, s.meta(at).dtype)).transpose();
         if o.weight {
-            grads.push(pick(1));
+            grads.push(parameter(1, 1)?);
         }
         if o.bias {
-            grads.push(pick(2));
+            grads.push(parameter(2, bias_at)?);
         }
         Ok(grads)
     });
@@ -217,7 +219,7 @@ impl Fused for LayerNorm {
                     self.shape
                 ))); // C2
             }
-            if t.dtype() != x[0].dtype() {
+            if t.dtype() != x[0].dtype() && t.dtype() != compute_dtype(x[0].dtype()) {
                 return Err(Error::runtime(format!(
                     "expected scalar type {} but found {}",
                     x[0].dtype().scalar_type(),
@@ -296,8 +298,8 @@ impl Fused for LayerNormBackward {
         Ok(if self.wanted & 1 != 0 { *x[1].meta() } else { unwanted(x[1].meta()) })
     }
     fn infer_extra(&self, x: &[&Tensor], _: &Meta, i: usize) -> Meta {
-        let m = x[1].meta();
-        if self.wanted >> i & 1 != 0 { m.with_dims(self.of.shape) } else { unwanted(m) }
+        let m = x[1].meta().with_dtype(compute_dtype(x[1].dtype()));
+        if self.wanted >> i & 1 != 0 { m.with_dims(self.of.shape) } else { unwanted(&m) }
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         // The gradients of the parameters are sums over all rows.
@@ -332,8 +334,8 @@ impl Fused for LayerNormBackward {
         } else {
             nothing(x[1])?
         });
-        out.push(if self.wanted & 2 != 0 { narrowed(sum_mask(&g.mul(&h)?, lead)?, dtype)? } else { nothing(x[1])? });
-        out.push(if self.wanted & 4 != 0 { narrowed(sum_mask(&g, lead)?, dtype)? } else { nothing(x[1])? });
+        out.push(if self.wanted & 2 != 0 { sum_mask(&g.mul(&h)?, lead)? } else { nothing(&v)? });
+        out.push(if self.wanted & 4 != 0 { sum_mask(&g, lead)? } else { nothing(&v)? });
         Ok(out)
     }
 }
@@ -358,11 +360,10 @@ pub(super) fn row_norm(
     rms: bool,
 ) -> Result<Outs> {
     check_ends_in(x, &shape)?;
-    let (w, b) = (parameter(x, w)?, parameter(x, b)?);
     debug_assert!(!rms || b.is_none(), "rms_norm has no bias");
     let op = LayerNorm { shape, eps: F64::new(eps), rms, weight: w.is_some(), bias: b.is_some() };
     let mut inputs = vec![x];
-    inputs.extend(w.iter().chain(&b));
+    inputs.extend(w.into_iter().chain(b));
     dispatch::call_n(Prim::LayerNorm(Box::new(op)), &inputs)
 }
 

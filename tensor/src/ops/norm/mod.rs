@@ -17,8 +17,7 @@ use crate::op::all_dims;
 use crate::ops::reduce::sum_mask;
 use crate::policy::{Policies, Policy};
 use crate::schema::{Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, positive, t};
-use crate::types::compute::{compute_dtype, narrowed};
-use crate::{DType, Dims, Meta, Result, Tensor, samples};
+use crate::{Dims, Meta, Result, Tensor, samples};
 use batch::{
     batch_args, batch_samples, functional, instance_norm, legit, legit_args, no_stats, with_reserve, with_statistics,
 };
@@ -45,16 +44,6 @@ fn last(dims: &Dims, count: usize) -> (u64, usize) {
 fn mean_of(x: &Tensor, mask: u64, count: usize) -> Result<Tensor> {
     let kept = x.dims().iter().enumerate().map(|(i, &n)| if mask >> i & 1 == 0 { n } else { 1 }).collect();
     sum_mask(x, mask)?.reshape_dims(kept)?.div_scalar(count as f64)
-}
-
-/// A weight or bias in the dtype of the data. 16-bit data may have `f32` parameters.
-fn parameter(x: &Tensor, p: Option<&Tensor>) -> Result<Option<Tensor>> {
-    match p {
-        Some(p) if p.dtype() == DType::F32 && compute_dtype(x.dtype()) == DType::F32 => {
-            narrowed(p.clone(), x.dtype()).map(Some)
-        }
-        p => Ok(p.cloned()),
-    }
 }
 
 /// A vector with one number for each channel, reshaped to broadcast over `[n, c, ..]`.

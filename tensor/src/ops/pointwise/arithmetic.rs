@@ -172,12 +172,14 @@ fn keeps_number(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> bool {
     }
 }
 
-/// The number for an operation with `a`: of its dtype, or wider if [`keeps_number`]. If the number is at hand when the
+/// The number for an operation with `a`: of its dtype, or wider if [`keeps_number`], or if it is the exponent of a power,
+/// whose gradient reads it. If the number is at hand when the
 /// kernel is chosen (on `cpu`) and rounding does not change it, the narrow one gives the same result.
 #[inline]
 fn number_beside(kind: BinaryKind, a: &Tensor, s: Scalar) -> Result<Tensor> {
     let dtype = a.dtype();
-    if is_narrow(dtype) && keeps_number(kind, Operand::Tensor(a), Operand::Scalar(s)) {
+    let is_kept = kind == BinaryKind::Pow || keeps_number(kind, Operand::Tensor(a), Operand::Scalar(s));
+    if is_narrow(dtype) && is_kept {
         let wide = Tensor::number(s, DType::F32)?;
         return if a.device().kind == DeviceKind::Cpu { Ok(narrowed(&wide, dtype)?.unwrap_or(wide)) } else { Ok(wide) };
     }

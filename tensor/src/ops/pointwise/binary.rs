@@ -11,15 +11,16 @@ use crate::lower::{analytic, math};
 use crate::op::{Facts, Func, Grads, Op, Saved, Saves, Value, Values, broadcast_dims, same_device};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Numbers, Operand, Ret, Row, Tier, index, mask, n, positive, t};
-use crate::{DType, Error, Meta, Result, Scalar, Tensor, samples};
+use crate::{DType, DeviceKind, Error, Meta, Result, Scalar, Tensor, samples};
 use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::pointwise::{BinaryKind, CompareKind, UnaryKind};
 use torchtpu_kernels::{pointwise as kernels, widened};
 use torchtpu_stablehlo::{Direction, ElementType};
 
-/// `y = f(a, b)` for each element, broadcast. Both operands have the same dtype, with one exception: the product or
-/// quotient of a tensor of 16-bit floats and a number of `float32` is computed in `float32` and rounded once. Logical
-/// kinds give `bool`.
+/// `y = f(a, b)` for each element, broadcast. Both operands have the same dtype, with one exception: a number beside a
+/// tensor of 16-bit floats may be `float32`. Their product or quotient is computed in `float32` and rounded once. The
+/// exponent of a power is rounded first, as in PyTorch, and only the gradient reads all of its digits. Logical kinds
+/// give `bool`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Binary(pub BinaryKind);
 
@@ -34,6 +35,18 @@ fn as_root(b: &Tensor) -> Option<UnaryKind> {
     match exponent {
         0.5 => Some(UnaryKind::Sqrt),
         -0.5 => Some(UnaryKind::Rsqrt),
+        _ => None,
+    }
+}
+
+/// The exponent of a power, if it is a real number that is at hand.
+fn exponent(p: &Tensor) -> Option<f64> {
+    if !p.is_wrapped_number() || p.device().kind != DeviceKind::Cpu {
+        return None;
+    }
+    match p.dtype() {
+        DType::F32 => Some(f64::from(p.as_slice::<f32>()?[0])),
+        DType::F64 => Some(p.as_slice::<f64>()?[0]),
         _ => None,
     }
 }
@@ -126,6 +139,9 @@ impl Op for Binary {
     #[inline]
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let (a, b, out) = (x[0], x[1], &y[0]);
+        if a.dtype() != b.dtype() && self.0 == BinaryKind::Pow {
+            return self.kernel(&[a, &b.to_dtype(a.dtype())?], y);
+        }
         if a.dtype() != b.dtype() {
             return match narrowed(b, a.dtype())? {
                 Some(b) => self.kernel(&[a, &b], y),
@@ -151,6 +167,10 @@ impl Op for Binary {
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
         let a = f.broadcast_to(&x[0], &y[0].dims);
         let b = f.broadcast_to(&x[1], &y[0].dims);
+        if a.element() != b.element() && self.0 == BinaryKind::Pow {
+            let b = f.convert(&b, a.element());
+            return smallvec![lower_binary(self.0, f, &a, &b)];
+        }
         if a.element() != b.element() {
             let wide = f.convert(&a, b.element());
             let y = lower_binary(self.0, f, &wide, &b);
@@ -159,9 +179,20 @@ impl Op for Binary {
         smallvec![lower_binary(self.0, f, &a, &b)]
     }
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
-        let (ga, gb) = binary_vjp(self.0, s, g)?;
-        let to = |d: Option<Tensor>, i: usize| d.map(|d| d.sum_to(&s.meta(i).dims)).transpose();
-        Ok(smallvec![to(ga, 0)?, to(gb, 1)?])
+        let rule = |s: &Saved<'_>, g: &Tensor| -> Result<Grads> {
+            let (ga, gb) = binary_vjp(self.0, s, g)?;
+            let to = |d: Option<Tensor>, i: usize| d.map(|d| d.sum_to(&s.meta(i).dims)).transpose();
+            Ok(smallvec![to(ga, 0)?, to(gb, 1)?])
+        };
+        use BinaryKind::*;
+        let is_summed = |i: usize| s.needs(i) && s.meta(i).dims != *g.dims();
+        let rounds_once = match self.0 {
+            Add | Sub | Complex | Maximum | Minimum | Fmax | Fmin | Copysign | NextAfter => true,
+            Mul => !is_summed(0) && !is_summed(1),
+            Div => !is_summed(0) && !s.needs(1),
+            _ => false,
+        };
+        if rounds_once { rule(s, g) } else { s.widely(g, rule) }
     }
     #[inline]
     fn saves(&self, needs: u64) -> Saves {
@@ -461,10 +492,18 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
         Add => (when(na, &|| Ok(g.clone()))?, when(nb, &|| Ok(g.clone()))?),
         Sub => (when(na, &|| Ok(g.clone()))?, when(nb, &|| g.neg())?),
         Mul => (when(na, &|| mul(g, s.x(1)))?, when(nb, &|| mul(g, s.x(0)))?),
-        Div => (when(na, &|| div(g, s.x(1)))?, when(nb, &|| div(&mul(&g.neg()?, s.x(0))?, &s.x(1).square()?))?),
+        // The square of `b` would overflow or vanish.
+        Div => (when(na, &|| div(g, s.x(1)))?, when(nb, &|| mul(&g.neg()?, &div(&div(s.x(0), s.x(1))?, s.x(1))?))?),
         Pow => (
             when(na, &|| {
                 let (x, p) = (s.x(0), s.x(1));
+                if let Some(p) = exponent(p) {
+                    return if p == 0.0 {
+                        Tensor::zeros_like_meta(g.meta())
+                    } else {
+                        mul(&g.mul_scalar(p)?, &x.pow_scalar(p - 1.0)?)
+                    };
+                }
                 let less = arith(Sub, Operand::Tensor(p), Operand::Scalar(Scalar::Int(1)))?;
                 let d = mul(&mul(g, p)?, &binary(Pow, x, &less)?)?;
                 // x^0 is constant, also at x = 0, where the formula divides by zero.

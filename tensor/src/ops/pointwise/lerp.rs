@@ -1,10 +1,10 @@
 //! Element-wise functions that blend tensors: `lerp`, `addcmul` and `addcdiv`.
 
 use crate::ops::ok;
-use crate::ops::pointwise::where_;
+use crate::ops::pointwise::{result_type, result_type_of, where_};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Deprecated, Operand, Row, Tier, n, positive, t, unit};
-use crate::types::compute::expect_float;
+use crate::types::compute::{compute_dtype, expect_float, narrowed};
 use crate::{DType, Error, Result, Scalar, Tensor, samples};
 
 /// `x + weight * (end - x)`, computed from the nearer end.
@@ -79,12 +79,21 @@ fn add_product(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar, divide: bool) 
             tensor1 / tensor2), for all dtypes.",
         ));
     }
-    let half = |t: &Tensor| t.dtype().is_half();
-    if half(x) && half(a) && half(b) {
+    let common = result_type_of(&[x, a, b].map(Operand::Tensor));
+    if common.is_half() || common.is_float() && [x, a, b].iter().any(|t| t.dtype().is_half()) {
         // Round once, at the end.
-        let wide = |t: &Tensor| t.to_dtype(DType::F32);
-        return add_product(&wide(x)?, &wide(a)?, &wide(b)?, value, divide)?.to_dtype(x.dtype());
+        let wide = |t: &Tensor| t.to_dtype(compute_dtype(common));
+        return narrowed(add_product(&wide(x)?, &wide(a)?, &wide(b)?, value, divide)?, common);
     }
+    // Scale before the product, which may overflow, as PyTorch does.
+    let dtype = result_type(Operand::Tensor(a), Operand::Tensor(b));
+    let scaled;
+    let (a, value) = if dtype.is_inexact() && value.to_complex() != (1.0, 0.0) {
+        scaled = a.to_dtype(dtype)?.mul_scalar(value)?;
+        (&scaled, Scalar::Int(1))
+    } else {
+        (a, value)
+    };
     let z = if divide { a.div(b)? } else { a.mul(b)? };
     x.add(&if value.to_complex() == (1.0, 0.0) { z } else { z.mul_scalar(value)? })
 }

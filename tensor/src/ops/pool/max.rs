@@ -342,6 +342,13 @@ impl Op for MaxPoolBackward {
         if none {
             return smallvec![f.splat(0.0, x[1].ty())];
         }
+        let e = x[1].element();
+        if e.widened() != e {
+            // An element may be the greatest of several windows. The sum of their gradients rounds once.
+            let wide = [f.convert(&x[0], e.widened()), f.convert(&x[1], e.widened()), x[2].clone()];
+            let gx = self.lower(f, &wide, y).remove(0);
+            return smallvec![f.convert(&gx, e)];
+        }
         let is_plain = !w.adaptive && w.spec.dilation[..s].iter().all(|&d| d == 1);
         let on_cpu = f.platform().is_cpu();
         if on_cpu && is_plain && (0..s).all(|d| w.spec.pad[d] == 0 && w.spec.stride[d] == w.spec.kernel[d]) {

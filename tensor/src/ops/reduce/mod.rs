@@ -1,17 +1,17 @@
 //! Reductions: `Reduce{kind}` and `ArgReduce`, and functions composed of them.
 
 mod rows;
+mod spread;
 
 use crate::axes::{Axes, Combine, names};
-use crate::graph::BackwardFn;
 use crate::lower::kernel_call::{self, KernelCall, Numbers, message, misfit};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, normalize_dims};
 use crate::ops::pointwise::{safe_sqrt, select_scalar};
-use crate::saved::SavedTensor;
+use crate::types::compute::{narrowed, widened};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 pub use rows::ROWS;
 use smallvec::{SmallVec, smallvec};
-use std::sync::Mutex;
+pub use spread::{Spread, var_mean};
 pub use torchtpu_kernels::reduce::ReduceKind;
 use torchtpu_kernels::{View, ViewMut};
 use torchtpu_stablehlo as hlo;
@@ -153,18 +153,23 @@ impl Op for Reduce {
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
         let dims = s.meta(0).dims;
         let spread = |t: &Tensor| t.reshape_dims(kept_as_one(&dims, self.mask))?.expand_dims(&dims);
-        Ok(smallvec![match self.kind {
-            ReduceKind::Sum => Some(spread(g)?),
-            // Ties share the gradient evenly, even if they are NaN.
-            ReduceKind::Max | ReduceKind::Min => {
-                let hit = equal_or_nan(s.x(0), &spread(s.y(0))?)?;
-                let share = sum_mask(&hit, self.mask)?.to_dtype(g.dtype())?;
-                let g = spread(&g.div(&share)?)?;
-                Some(g.mul(&hit.to_dtype(g.dtype())?)?)
-            }
-            ReduceKind::Prod => Some(prod_vjp(&s.x(0).conj()?, self.mask, &spread(g)?)?),
-            ReduceKind::Any | ReduceKind::All => None,
-        }])
+        if self.kind == ReduceKind::Sum {
+            return Ok(smallvec![Some(spread(g)?)]);
+        }
+        s.widely(g, |s, g| {
+            Ok(smallvec![match self.kind {
+                ReduceKind::Sum => unreachable!("handled above"),
+                // Ties share the gradient evenly, even if they are NaN.
+                ReduceKind::Max | ReduceKind::Min => {
+                    let hit = equal_or_nan(s.x(0), &spread(s.y(0))?)?;
+                    let share = sum_mask(&hit, self.mask)?.to_dtype(g.dtype())?;
+                    let g = spread(&g.div(&share)?)?;
+                    Some(g.mul(&hit.to_dtype(g.dtype())?)?)
+                }
+                ReduceKind::Prod => Some(prod_vjp(&s.x(0).conj()?, self.mask, &spread(g)?)?),
+                ReduceKind::Any | ReduceKind::All => None,
+            }])
+        })
     }
     fn saves(&self, _: u64) -> Saves {
         match self.kind {
@@ -427,98 +432,6 @@ pub(crate) fn sum_typed(
     }
 }
 
-/// Variance and mean over dimensions. The divisor is the count minus `correction`.
-pub fn var_mean(x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -> Result<(Tensor, Tensor)> {
-    if !x.dtype().is_inexact() {
-        return Err(Error::not_implemented("std and var only support floating point and complex dtypes"));
-    }
-    if x.dtype().is_complex() {
-        // The spread around the mean in both parts of complex numbers. It is real.
-        let (re, re_mean) = var_mean(&x.real()?, dims, correction, keep)?;
-        let (im, im_mean) = var_mean(&x.imag()?, dims, correction, keep)?;
-        return Ok((re.add(&im)?, super::complex::complex(&re_mean, &im_mean)?));
-    }
-    let mask = normalize_dims(dims.unwrap_or(&[]), x.dims().len())?;
-    let count: usize = masked(mask, x.dims().len()).iter().map(|&i| x.dims()[i]).product();
-    let m = reduce_mask(ReduceKind::Sum, x, mask, true)?.div_scalar(count as f64)?;
-    let d = x.sub(&m)?;
-    let mut squares = reduce_mask(ReduceKind::Sum, &d.square()?, mask, keep)?;
-    if x.device().kind.has_backend() && count > 0 {
-        // The mean is rounded. Its error is in all distances, and matters if values are large compared to their spread.
-        let rest = reduce_mask(ReduceKind::Sum, &d, mask, keep)?;
-        squares = squares.sub(&rest.square()?.div_scalar(count as f64)?)?;
-    }
-    let var = squares.div_scalar((count as f64 - correction).max(0.0))?;
-    let m = if keep { m } else { m.reshape_dims(kept(x.dims(), mask))? };
-    Ok((var, m))
-}
-
-/// [`var_mean`] for the function `name`, or the standard deviation and the mean. It warns if the divisor is not
-/// positive.
-fn spread(name: &str, x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -> Result<(Tensor, Tensor)> {
-    let (var, m) = var_mean(x, dims, correction, keep)?;
-    let count = x.numel() as f64 / var.numel() as f64;
-    if var.numel() > 0 && count - correction <= 0.0 {
-        crate::warning::warn(&format!(
-            "{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input \
-            numel divided by output numel)."
-        ))?;
-    }
-    Ok((if name.starts_with("std") { safe_sqrt(&var)? } else { var }, m))
-}
-
-/// The gradient of a variance and a mean that are results of one step.
-struct VarMeanBackward {
-    x: Mutex<Option<SavedTensor>>,
-    mask: u64,
-    correction: f64,
-}
-
-impl BackwardFn for VarMeanBackward {
-    fn name(&self) -> String {
-        "VarMeanBackward0".into()
-    }
-    fn backward(&self, g: &[Option<Tensor>]) -> Result<Grads> {
-        let saved = self.x.lock().unwrap_or_else(|e| e.into_inner());
-        let x = saved.as_ref().ok_or_else(crate::graph::second_backward)?.get()?;
-        drop(saved);
-        let rank = x.dims().len();
-        let count = masked(self.mask, rank).iter().map(|&i| x.dims()[i]).product::<usize>() as f64;
-        let spread = |g: &Tensor| g.reshape_dims(kept_as_one(x.dims(), self.mask));
-        let mut gx: Option<Tensor> = None;
-        if let Some(g) = &g[0] {
-            let mean = reduce_mask(ReduceKind::Sum, &x, self.mask, true)?.div_scalar(count)?;
-            let slope = spread(g)?.mul_scalar(2.0 / (count - self.correction).max(0.0))?;
-            gx = Some(x.sub(&mean)?.mul(&slope)?);
-        }
-        if let Some(g) = &g[1] {
-            let each = spread(g)?.div_scalar(count)?.expand_dims(x.dims())?;
-            gx = Some(match gx {
-                Some(gx) => gx.add(&each)?,
-                None => each,
-            });
-        }
-        Ok(smallvec![gx])
-    }
-    fn release(&self) {
-        let gone = self.x.lock().unwrap_or_else(|e| e.into_inner()).take();
-        drop(gone);
-    }
-}
-
-/// `var_mean`, whose two results come from one step of the graph, as in PyTorch.
-fn var_mean_at_once(x: &Tensor, dims: Option<&[i64]>, correction: f64, keep: bool) -> Result<(Tensor, Tensor)> {
-    if !(crate::state::grad_enabled() && x.requires_grad() && x.dtype().is_float()) {
-        return spread("var_mean", x, dims, correction, keep);
-    }
-    let (var, mean) = crate::no_grad(|| spread("var_mean", &x.detach(), dims, correction, keep))?;
-    let mask = normalize_dims(dims.unwrap_or(&[]), x.dims().len())?;
-    let backward = VarMeanBackward { x: Mutex::new(Some(SavedTensor::new(x.clone())?)), mask, correction };
-    let mut y = crate::graph::with_backward_n(&[var, mean], &[x], Box::new(backward))?;
-    let (mean, var) = (y.pop().expect("two results"), y.pop().expect("two results"));
-    Ok((var, mean))
-}
-
 /// `any` and `all` over several dimensions. An empty list reduces nothing, and `None` means all.
 fn truth_over(kind: ReduceKind, x: &Tensor, dims: Option<&[i64]>, keep: bool) -> Result<Tensor> {
     match dims {
@@ -531,6 +444,9 @@ fn truth_over(kind: ReduceKind, x: &Tensor, dims: Option<&[i64]>, keep: bool) ->
 /// `log(sum(exp(x)))` over dimensions, exact for large values.
 pub fn logsumexp(x: &Tensor, dims: &[i64], keep: bool) -> Result<Tensor> {
     let x = if x.dtype().is_inexact() { x.clone() } else { x.to_dtype(crate::default_dtype())? };
+    if x.dtype().is_half() {
+        return narrowed(logsumexp(&widened(&x)?, dims, keep)?, x.dtype());
+    }
     let mask = normalize_dims(dims, x.dims().len())?;
     if x.numel() == 0 {
         return reduce_mask(ReduceKind::Sum, &x.exp()?, mask, keep)?.log();

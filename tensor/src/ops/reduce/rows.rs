@@ -1,8 +1,7 @@
 //! Rows of the reductions.
 
-use super::{
-    ReduceKind, extreme_dim, logsumexp, mean, norm, reduce, spread, sum_typed, truth, truth_over, var_mean_at_once,
-};
+use super::spread::spread;
+use super::{ReduceKind, extreme_dim, logsumexp, mean, norm, reduce, sum_typed, truth, truth_over};
 use crate::op::normalize_dim;
 use crate::policy::{Policies, Policy};
 use crate::schema::{
@@ -292,7 +291,7 @@ pub const ROWS: &[Row] = &[
     .out_dtype(OutDType::OneOf(&[DType::Bool, DType::U8], messages::bool_result)),
     Row::new(
         "var(Tensor self, bool unbiased=True) -> Tensor",
-        Tier::Composed,
+        Tier::Fused,
         |a| Ok(spread("var", a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.0.into()),
         samples!([t(&[2, 3])]),
     )
@@ -304,19 +303,19 @@ pub const ROWS: &[Row] = &[
     ),
     Row::new(
         "var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
-        Tier::Composed,
+        Tier::Fused,
         |a| Ok(spread("var", a.tensor(0)?, a.opt_ints(1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.0.into()),
         samples!([t(&[2, 3]), ints(&[1]), n(0)]),
     ),
     Row::new(
         "var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
-        Tier::Composed,
+        Tier::Fused,
         |a| Ok(spread("var", a.tensor(0)?, a.opt_ints(1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.0.into()),
         samples!([t(&[2, 3]), ints(&[1]), n(false)]),
     ),
     Row::new(
         "std(Tensor self, bool unbiased=True) -> Tensor",
-        Tier::Composed,
+        Tier::Fused,
         |a| Ok(spread("std", a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.0.into()),
         samples!([t(&[2, 3])]),
     )
@@ -326,54 +325,54 @@ pub const ROWS: &[Row] = &[
     ),
     Row::new(
         "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
-        Tier::Composed,
+        Tier::Fused,
         |a| Ok(spread("std", a.tensor(0)?, a.opt_ints(1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.0.into()),
         samples!([t(&[2, 3]), ints(&[1])]),
     ),
     Row::new(
         "std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
-        Tier::Composed,
+        Tier::Fused,
         |a| Ok(spread("std", a.tensor(0)?, a.opt_ints(1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.0.into()),
         samples!([t(&[2, 3]), ints(&[1])]),
     ),
     Row::new(
         "var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
-        Tier::Composed,
-        |a| Ok(var_mean_at_once(a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.into()),
+        Tier::Fused,
+        |a| Ok(spread("var_mean", a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.into()),
         samples!([t(&[2, 3]), n(false)]),
     )
     .doc("Return `(variance, mean)` of `input` over `dim`, with the arguments of `torch.var`."),
     Row::new(
         "var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
-        Tier::Composed,
-        |a| Ok(var_mean_at_once(a.tensor(0)?, a.opt_ints(1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.into()),
+        Tier::Fused,
+        |a| Ok(spread("var_mean", a.tensor(0)?, a.opt_ints(1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.into()),
         samples!([t(&[2, 3]), ints(&[1]), n(false)]),
     ),
     Row::new(
         "std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
-        Tier::Composed,
+        Tier::Fused,
         |a| Ok(spread("std_mean", a.tensor(0)?, None, a.bool(1)? as u8 as f64, false)?.into()),
         samples!([t(&[2, 3]), n(false)]),
     )
     .doc("Return `(standard deviation, mean)` of `input` over `dim`, with the arguments of `torch.var`."),
     Row::new(
         "std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
-        Tier::Composed,
+        Tier::Fused,
         |a| Ok(spread("std_mean", a.tensor(0)?, a.opt_ints(1)?, a.bool(2)? as u8 as f64, a.bool(3)?)?.into()),
         samples!([t(&[2, 3]), ints(&[1]), n(false)]),
     ),
     Row::new(
         "std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> \
         (Tensor, Tensor)",
-        Tier::Composed,
+        Tier::Fused,
         |a| Ok(spread("std_mean", a.tensor(0)?, a.opt_ints(1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.into()),
         samples!([t(&[2, 3]), ints(&[1])]),
     ),
     Row::new(
         "var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> \
         (Tensor, Tensor)",
-        Tier::Composed,
-        |a| Ok(var_mean_at_once(a.tensor(0)?, a.opt_ints(1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.into()),
+        Tier::Fused,
+        |a| Ok(spread("var_mean", a.tensor(0)?, a.opt_ints(1)?, a.opt_float(2)?.unwrap_or(1.0), a.bool(3)?)?.into()),
         samples!([t(&[2, 3]), ints(&[1])]),
     ),
     Row::new(

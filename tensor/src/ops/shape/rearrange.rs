@@ -3,7 +3,7 @@
 use crate::op::normalize_dim;
 use crate::ops::concat::{cat, flip};
 use crate::ops::pointwise::{BinaryKind, arith};
-use crate::schema::{Args, Operand, OutShape, Ret, Row, Sample, Scope, Tier, ints, n, t, two};
+use crate::schema::{Args, Operand, OutShape, Ret, Row, Sample, Scope, Tier, ints, n, t, two, widely};
 use crate::{DType, Device, Error, Result, Scalar, Tensor, default_dtype, samples};
 
 /// Split into a number of parts whose sizes differ by one at most.
@@ -492,7 +492,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
         Tier::Composed,
-        |a| Ok(trapezoid(a.tensor(0)?, Some(a.tensor(1)?), Scalar::Int(1), a.int(2)?)?.into()),
+        |a| widely(a, |a| Ok(trapezoid(a.tensor(0)?, Some(a.tensor(1)?), Scalar::Int(1), a.int(2)?)?.into())),
         samples!([t(&[2, 4]), t(&[4])]),
     )
     .doc(
@@ -505,7 +505,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor",
         Tier::Composed,
-        |a| Ok(trapezoid(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?.into()),
+        |a| widely(a, |a| Ok(trapezoid(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?.into())),
         samples!([t(&[2, 4]), n(0.5)]),
     )
     .scope(Scope::Function)
@@ -513,7 +513,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
         Tier::Composed,
-        |a| Ok(trapezoid(a.tensor(0)?, Some(a.tensor(1)?), Scalar::Int(1), a.int(2)?)?.into()),
+        |a| widely(a, |a| Ok(trapezoid(a.tensor(0)?, Some(a.tensor(1)?), Scalar::Int(1), a.int(2)?)?.into())),
         samples!([t(&[2, 4]), t(&[4])]),
     )
     .doc("Alias of `torch.trapezoid`.")
@@ -522,7 +522,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "trapz.dx(Tensor y, *, float dx=1, int dim=-1) -> Tensor",
         Tier::Composed,
-        |a| Ok(trapezoid(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?.into()),
+        |a| widely(a, |a| Ok(trapezoid(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?.into())),
         samples!([t(&[2, 4]), n(0.5)]),
     )
     .scope(Scope::Function)
@@ -531,11 +531,10 @@ pub const ROWS: &[Row] = &[
         "cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor",
         Tier::Composed,
         |a| {
-            Ok(crate::ops::scan::cumsum(
-                &trapezoids(a.tensor(0)?, Some(a.tensor(1)?), Scalar::Int(1), a.int(2)?)?,
-                a.int(2)?,
-            )?
-            .into())
+            widely(a, |a| {
+                let parts = trapezoids(a.tensor(0)?, Some(a.tensor(1)?), Scalar::Int(1), a.int(2)?)?;
+                Ok(crate::ops::scan::cumsum(&parts, a.int(2)?)?.into())
+            })
         },
         samples!([t(&[2, 4]), t(&[4])]),
     )
@@ -549,7 +548,12 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor",
         Tier::Composed,
-        |a| Ok(crate::ops::scan::cumsum(&trapezoids(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?, a.int(2)?)?.into()),
+        |a| {
+            widely(a, |a| {
+                Ok(crate::ops::scan::cumsum(&trapezoids(a.tensor(0)?, None, a.scalar(1)?, a.int(2)?)?, a.int(2)?)?
+                    .into())
+            })
+        },
         samples!([t(&[2, 4]), n(0.5)]),
     )
     .scope(Scope::Function)

@@ -16,6 +16,7 @@ use crate::ops::reduce::{ReduceKind, reduce};
 use crate::policy::{Policies, Policy};
 use crate::schema::{
     Aliasing, Fill, OutDType, Ret, Row, Sample, SampleArg, Scope, Tier, index, ints, mask, messages, n, positive, t,
+    widely,
 };
 use crate::{DeviceKind, Error, Result, Tensor, samples};
 use covariance::{corrcoef, cov};
@@ -147,7 +148,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
         Tier::Composed,
-        |a| Ok(cov(a.tensor(0)?, a.int(1)?, a.opt_tensor(2)?, a.opt_tensor(3)?)?.into()),
+        |a| widely(a, |a| Ok(cov(a.tensor(0)?, a.int(1)?, a.opt_tensor(2)?, a.opt_tensor(3)?)?.into())),
         samples!([t(&[3, 5])], [t(&[5]), n(0)], [t(&[2, 4]), n(1), index(&[4], 3), positive(&[4])]),
     )
     .doc(
@@ -160,7 +161,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "corrcoef(Tensor self) -> Tensor",
         Tier::Composed,
-        |a| Ok(corrcoef(a.tensor(0)?)?.into()),
+        |a| widely(a, |a| Ok(corrcoef(a.tensor(0)?)?.into())),
         || vec![Sample::new(vec![t(&[3, 5])]).no_gradient(), Sample::new(vec![t(&[4])]).no_gradient()],
     )
     .doc(

@@ -348,7 +348,7 @@ def tanhshrink(input: Tensor) -> Tensor:
         >>> F.tanhshrink(torch.tensor([-2.0, 0.0, 2.0]))
         tensor([-1.0360,  0.0000,  1.0360])
     """
-    return input - input.tanh()
+    return _ops.tanhshrink(input)
 
 
 def softsign(input: Tensor) -> Tensor:
@@ -368,7 +368,7 @@ def softsign(input: Tensor) -> Tensor:
         >>> F.softsign(torch.tensor([-2.0, 0.0, 2.0]))
         tensor([-0.6667,  0.0000,  0.6667])
     """
-    return input / (input.abs() + 1)
+    return _ops.softsign(input)
 
 
 def tanh(input: Tensor) -> Tensor:

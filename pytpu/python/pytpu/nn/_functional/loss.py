@@ -542,10 +542,14 @@ def gaussian_nll_loss(
     variance = variance.clone()
     with torch.no_grad():
         variance.clamp_(min=eps)
+    # Squares and quotients of 16-bit floats may overflow.
+    dtype = torch.promote_types(torch.result_type(input, target), variance.dtype)
+    if dtype in (torch.float16, torch.bfloat16):
+        input, target, variance = input.float(), target.float(), variance.float()
     loss = 0.5 * (variance.log() + (input - target) ** 2 / variance)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
-    return _reduced(loss, reduction)
+    return _reduced(loss, reduction).to(dtype)
 
 
 def soft_margin_loss(

@@ -239,7 +239,9 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
         raise ValueError(f"Expected 3D or higher dimensionality                          input (got {ndim} dimensions)")
     if input.numel() == 0:
         return input
-    square = (input * input).unsqueeze(1)
+    # Squares of 16-bit floats may overflow.
+    wide = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
+    square = (wide * wide).unsqueeze(1)
     if ndim == 3:
         square = pad(square, (0, 0, size // 2, (size - 1) // 2))
         mean = avg_pool2d(square, (size, 1), stride=1).squeeze(1)
@@ -248,7 +250,7 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
         square = square.reshape(shape[0], 1, shape[1], shape[2], -1)
         square = pad(square, (0, 0, 0, 0, size // 2, (size - 1) // 2))
         mean = avg_pool3d(square, (size, 1, 1), stride=1).squeeze(1).reshape(shape)
-    return input / (mean * alpha + k) ** beta
+    return (wide / (mean * alpha + k) ** beta).to(input.dtype)
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:

@@ -508,8 +508,10 @@ def _lp_pool(maximum, average, n, input, norm_type, kernel_size, stride, ceil_mo
     if norm_type == math.inf:
         return maximum(torch.abs(input), kernel_size, stride, 0, 1, ceil_mode)
     kernel = _tuple(kernel_size, n)
-    mean = average(input.pow(norm_type), kernel, stride, 0, ceil_mode)
-    return (torch.sign(mean) * relu(torch.abs(mean)) * math.prod(kernel)).pow(1.0 / norm_type)
+    # Powers of 16-bit floats may overflow.
+    wide = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
+    mean = average(wide.pow(norm_type), kernel, stride, 0, ceil_mode)
+    return (torch.sign(mean) * relu(torch.abs(mean)) * math.prod(kernel)).pow(1.0 / norm_type).to(input.dtype)
 
 
 def lp_pool1d(

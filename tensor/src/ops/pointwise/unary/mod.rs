@@ -57,6 +57,8 @@ struct Rules {
     integers: Integers,
     /// Whether it is linear over the real numbers.
     is_linear: bool,
+    /// Whether the gradient formula rounds once. Others are computed in `float32` for 16-bit floats.
+    rounds_once: bool,
 }
 
 impl Rules {
@@ -70,6 +72,7 @@ impl Rules {
             complex: Complex::Allowed,
             integers: Integers::Converted,
             is_linear: false,
+            rounds_once: false,
         }
     }
     /// Sets the spelling for XLA:CPU, for floats of at most 32 bits.
@@ -85,6 +88,11 @@ impl Rules {
     /// The function is linear over the real numbers.
     const fn linear(mut self) -> Rules {
         self.is_linear = true;
+        self
+    }
+    /// The gradient formula rounds once.
+    const fn rounds_once(mut self) -> Rules {
+        self.rounds_once = true;
         self
     }
     /// Refuses complex numbers in these words.
@@ -165,7 +173,10 @@ impl Op for Unary {
         let rules = rules(self.0);
         let conjugated = rules.is_holomorphic && s.meta(0).dtype.is_complex();
         let gradient = rules.gradient;
-        Ok(smallvec![if conjugated { gradient.compute_conjugated(s, g)? } else { gradient.compute(s, g)? }])
+        let rule = |s: &Saved<'_>, g: &Tensor| -> Result<Grads> {
+            Ok(smallvec![if conjugated { gradient.compute_conjugated(s, g)? } else { gradient.compute(s, g)? }])
+        };
+        if rules.rounds_once || matches!(gradient, Gradient::Of(_)) { rule(s, g) } else { s.widely(g, rule) }
     }
     fn saves(&self, _needs: u64) -> Saves {
         rules(self.0).gradient.saves()

@@ -101,7 +101,7 @@ functions! { public {
         out_dtype(OutDType::OfInput(messages::found));
     /// `|x|`.
     abs abs_ = Abs:
-        Rules::new(By(lower::abs), OfInput(gradient::abs)).not_holomorphic().keeps_integers(),
+        Rules::new(By(lower::abs), OfInput(gradient::abs)).rounds_once().not_holomorphic().keeps_integers(),
         samples!([t(&[2, 3])], [t(&[0, 3])]),
         doc("Return the absolute value of each element of `input`. For complex numbers it is the modulus `sqrt(re^2 \
              + im^2)`, with a real dtype. `bool` tensors are refused, and so is the in-place form of complex \
@@ -120,7 +120,7 @@ functions! { public {
         out_dtype(OutDType::OfInput(messages::found)), in_place_method();
     /// `e^x`.
     exp exp_ = Exp:
-        Rules::new(Op("stablehlo.exponential"), OfResult(|y, g| mul(g, y))),
+        Rules::new(Op("stablehlo.exponential"), OfResult(|y, g| mul(g, y))).rounds_once(),
         samples!([t(&[2, 3])], [t(&[])]),
         doc("Return `e^input` for each element. Integers and `bool` are computed in the default floating-point \
              dtype. Complex numbers are allowed."),
@@ -141,7 +141,7 @@ functions! { public {
         aliases(&["special_expm1"]), autocast(Policies::accelerator(Policy::Full));
     /// Natural logarithm.
     log log_ = Log:
-        Rules::new(Op("stablehlo.log"), OfInput(|x, g| div(g, x))),
+        Rules::new(Op("stablehlo.log"), OfInput(|x, g| div(g, x))).rounds_once(),
         samples!([positive(&[2, 3])]),
         doc("Return the natural logarithm of each element of `input`. Zero gives `-inf` and negative real numbers \
              give NaN. Integers and `bool` are computed in the default floating-point dtype. For complex numbers it \
@@ -170,7 +170,7 @@ functions! { public {
         aliases(&["special_log1p"]), autocast(Policies::accelerator(Policy::Full));
     /// Square root.
     sqrt sqrt_ = Sqrt:
-        Rules::new(Op("stablehlo.sqrt"), OfResult(|y, g| div(g, &scaled(y, 2.0)?))),
+        Rules::new(Op("stablehlo.sqrt"), OfResult(|y, g| div(g, &scaled(y, 2.0)?))).rounds_once(),
         samples!([positive(&[2, 3])]),
         doc("Return the square root of each element of `input`. Negative real numbers give NaN; complex numbers \
              have a root with a real part that is not negative. Integers and `bool` are computed in the default \
@@ -191,7 +191,7 @@ functions! { public {
         autocast(Policies::accelerator(Policy::Full));
     /// `x * x`.
     square square_ = Square:
-        Rules::new(By(lower::square), OfInput(|x, g| mul(g, &scaled(x, 2.0)?))).keeps_integers(),
+        Rules::new(By(lower::square), OfInput(|x, g| mul(g, &scaled(x, 2.0)?))).rounds_once().keeps_integers(),
         samples!([t(&[2, 3])]),
         doc("Return `input * input` for each element, in its dtype. Integers wrap around. `bool` gives `int64`.");
     /// Sine.
@@ -379,6 +379,7 @@ functions! { public {
     /// `max(x, 0)`.
     relu relu_ = Relu:
         Rules::new(By(lower::relu), OfResult(|y, g| threshold_backward(g, y)))
+            .rounds_once()
             .complex_refused("clamp is not supported for complex types")
             .keeps_integers(),
         samples!([t(&[2, 3])]),
