@@ -113,3 +113,62 @@ def test_mistakes(x):
     ):
         with pytest.raises(kind, match=message):
             call()
+
+
+TRANSFORMS = {
+    "grad": lambda x: torch.func.grad(torch.cos)(x),
+    "grad_and_value": lambda x: torch.func.grad_and_value(torch.cos)(x)[0],
+    "grad of grad": lambda x: -torch.func.grad(torch.func.grad(torch.cos))(torch.pi / 2 - x),
+    "jvp": lambda x: torch.func.jvp(torch.cos, (x,), (torch.ones_like(x),))[1],
+    "vjp": lambda x: torch.func.vjp(torch.cos, x)[1](torch.ones_like(x))[0],
+    "jacrev": lambda x: torch.func.jacrev(torch.cos)(x),
+    "jacfwd": lambda x: torch.func.jacfwd(torch.cos)(x),
+    "hessian": lambda x: torch.func.hessian(torch.sin)(x),
+    "linearize": lambda x: torch.func.linearize(torch.cos, x)[1](torch.ones_like(x)),
+    "argument outside": lambda x: torch.func.grad(lambda y: torch.cos(y) + 0 * x)(x),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_differentiate_in_every_mode(device, name):
+    f = TRANSFORMS[name]
+
+    class Inside(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return f(x)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    want = f(torch.tensor(0.5, device=device)).item()
+    assert want == pytest.approx(-0.47942555 if name != "grad of grad" else 0.47942555, abs=1e-6)
+    learnt = torch.tensor(0.5, device=device, requires_grad=True)
+    assert Inside.apply(learnt).item() == pytest.approx(want, abs=1e-6)
+    with torch.no_grad():
+        result = f(learnt)
+        assert result.item() == pytest.approx(want, abs=1e-6) and not result.requires_grad
+    with torch.inference_mode():
+        made = torch.tensor(0.5, device=device)
+        assert f(made).item() == pytest.approx(want, abs=1e-6)
+        assert f(learnt).item() == pytest.approx(want, abs=1e-6)
+    if name != "argument outside":
+        assert f(made).item() == pytest.approx(want, abs=1e-6)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_vjp_is_made_in_one_mode_and_called_in_another(device, mode):
+    x, one = torch.tensor(3.0, device=device), torch.tensor(1.0, device=device)
+    with mode():
+        _, pull = torch.func.vjp(lambda x: x**2, x)
+    assert pull(one)[0].item() == 6
+    _, pull = torch.func.vjp(lambda x: x**2, x)
+    with mode():
+        assert pull(torch.tensor(1.0, device=device))[0].item() == 6
+        m = torch.nn.Linear(2, 1, device=device)
+        params = dict(m.named_parameters())
+        g = torch.func.grad(lambda p: torch.func.functional_call(m, p, (torch.ones(1, 2, device=device),)).sum())(
+            params
+        )
+        assert g["weight"].tolist() == [[1, 1]]

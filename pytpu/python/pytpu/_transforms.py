@@ -6,6 +6,7 @@ Jacobian are computed one by one. A result requires gradients only if something 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import TYPE_CHECKING
 
@@ -26,9 +27,35 @@ def _tree(x):
     return leaves, spec
 
 
+@contextlib.contextmanager
+def _recording():
+    """Record operations, whatever the mode is outside."""
+    outside = torch.inference_mode(False) if torch.is_inference_mode_enabled() else contextlib.nullcontext()
+    with outside, torch.enable_grad():
+        yield
+
+
+def _normal(tree):
+    """Return the tree with copies of inference tensors, which cannot be saved for backward."""
+
+    def copied(x):
+        return x.clone() if isinstance(x, torch.Tensor) and x.is_inference() else x
+
+    with _recording():
+        return pytree.tree_map(copied, tree)
+
+
+def _is_differentiated(x):
+    """Whether something outside of the transform differentiates `x`."""
+    return x.requires_grad and torch.is_grad_enabled()
+
+
 def _stand_in(x):
     """Return the replacement of a tensor: a view if something outside differentiates it, otherwise a new leaf."""
-    return x.view_as(x) if x.requires_grad else x.detach().requires_grad_()
+    if _is_differentiated(x):
+        return x.view_as(x)
+    with _recording():
+        return (x.clone() if x.is_inference() else x).detach().requires_grad_()
 
 
 def _chosen(argnums, args):
@@ -59,9 +86,9 @@ class _Inputs:
         trees = [_tree(args[i]) for i in places]
         self.given = [leaf for leaves, _ in trees for leaf in leaves]
         self.tensors = [_stand_in(x) for x in self.given]
-        self._own = {id(t) for t, x in zip(self.tensors, self.given) if not x.requires_grad}
+        self._own = {id(t) for t, x in zip(self.tensors, self.given) if not _is_differentiated(x)}
         self._specs = [spec for _, spec in trees]
-        self.args = list(args)
+        self.args = [None if i in places else _normal(a) for i, a in enumerate(args)]
         for i, tree in zip(places, self.trees(self.tensors)):
             self.args[i] = tree
         self._outside = torch.is_grad_enabled()
@@ -108,8 +135,9 @@ class _Inputs:
 
 
 def _run(func, args, kwargs=None):
-    with torch.enable_grad():
-        return func(*args, **(kwargs or {}))
+    kwargs = _normal(kwargs or {})
+    with _recording():
+        return func(*args, **kwargs)
 
 
 def _with_aux(result, has_aux, name):
@@ -156,7 +184,7 @@ def grad_and_value(
                 "wanted to "
                 "use the vjp or jacrev APIs instead?"
             )
-        with torch.enable_grad():
+        with _recording():
             found = inputs.trees(inputs.grads(output))
         value = (output, aux) if has_aux else output
         return inputs.released((tuple(found) if is_tuple else found[0], value))
@@ -233,7 +261,7 @@ def vjp(
     leaves, spec = _outputs(result, "vjp(f, *primals)")
 
     def vjp_fn(cotangents):
-        weights, form = _tree(cotangents)
+        weights, form = _tree(_normal(cotangents))
         if form != spec:
             raise RuntimeError(
                 "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the "
@@ -247,7 +275,7 @@ def vjp(
                     f"{y.shape}."
                 )
         used = [(y, w) for y, w in zip(leaves, weights) if y.requires_grad]
-        with torch.enable_grad():
+        with _recording():
             found = [torch.zeros_like(t) for t in inputs.tensors]
             if used:
                 found = torch.autograd.grad(
@@ -288,7 +316,7 @@ def jvp(
     name = "jvp(f, primals, tangents)"
     if not isinstance(primals, tuple):
         raise RuntimeError(f"{name}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals).")
-    directions, form = pytree.tree_flatten(tangents)
+    directions, form = pytree.tree_flatten(_normal(tangents))
     spec = pytree.tree_structure(primals)
     if form != spec:
         raise RuntimeError(
@@ -320,7 +348,7 @@ def _pushed(inputs, output, directions):
     """
     if not output.requires_grad:
         return torch.zeros_like(output)
-    with torch.enable_grad():
+    with _recording():
         weight = torch.zeros_like(output).requires_grad_()
         pulled = inputs.grads(output, weight)
         total = [(p, d) for p, d in zip(pulled, directions) if p.requires_grad]
@@ -406,7 +434,7 @@ def _jacobian(func, argnums, has_aux, name):
         inputs = _Inputs(args, places)
         result, aux = _with_aux(_run(func, inputs.args, kwargs), has_aux, name)
         leaves, spec = _outputs(result, name)
-        with torch.enable_grad():
+        with _recording():
             found = [inputs.trees(_rows(inputs, y)) for y in leaves]
         form = (lambda trees: tuple(trees)) if is_tuple else (lambda trees: trees[0])
         # Put a tree of inputs in the place of each output.
