@@ -172,10 +172,9 @@ class BackwardHook:
 
     def _on_input_grads(self, grads):
         if self.grad_outputs is None:
-            raise RuntimeError(
-                "Module backward hook for grad_input is called before the grad_output one. This happens because the "
-                "gradient in your nn.Module flows to the Module's input without passing through the Module's output."
-            )
+            # The gradient has reached the inputs without passing the outputs, as in a second backward. As in PyTorch,
+            # hooks do not see it.
+            return grads
         spread = self._scatter(grads, self.input_positions, self.n_inputs)
         for hook in self.user_hooks:
             replaced = hook(self.module, spread, self.grad_outputs)
