@@ -92,9 +92,11 @@ class Adam(Optimizer):
         _check_not_negative(eps=eps)
         if isinstance(betas[0], torch.Tensor) != isinstance(betas[1], torch.Tensor):
             raise ValueError("betas must be either both floats or both Tensors")
-        if not isinstance(betas[0], torch.Tensor):
-            _check_betas(betas)
+        _check_betas(betas)
         _check_not_negative(weight_decay=weight_decay)
+        for i, beta in enumerate(betas):
+            if isinstance(beta, torch.Tensor) and foreach and not capturable:
+                raise ValueError(f"betas[{i}] as a Tensor is not supported for capturable=False and foreach=True")
         if isinstance(lr, torch.Tensor) and foreach and not capturable:
             raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
         _check_forms(foreach, fused, differentiable)
@@ -194,10 +196,14 @@ class Adam(Optimizer):
             scale = correction2**0.5
         second = exp_avg_sq
         if largest is not None:
-            torch.maximum(largest, exp_avg_sq, out=largest)
+            if group["differentiable"]:
+                largest.copy_(torch.maximum(largest.clone(), exp_avg_sq.clone()))
+            else:
+                torch.maximum(largest, exp_avg_sq, out=largest)
             second = largest
         if group["differentiable"]:
-            second = second.clone()
+            # The next step changes the moments in place.
+            exp_avg, second = exp_avg.clone(), second.clone()
         denom = (second.sqrt() / scale).add_(eps)
         size = lr / correction1
         if isinstance(size, torch.Tensor):

@@ -245,7 +245,10 @@ class LBFGS(Optimizer):
                 d = self._direction(grad, old_dirs, old_stps, ro, scale)
             before = grad.clone() if before is None else before.copy_(grad)
             last_loss = loss
-            t = min(1.0, 1.0 / grad.abs().sum().item()) * lr if state["n_iter"] == 1 else lr
+            t = lr
+            if state["n_iter"] == 1:
+                size = grad.abs().sum().item()
+                t = 1.0 / size * lr if size > 1.0 else lr
             slope = grad.dot(d).item()
             if slope > -change:
                 break
@@ -275,7 +278,8 @@ class LBFGS(Optimizer):
                 break
         state.update(
             d=d,
-            t=t,
+            # As in PyTorch, a tensor stays one.
+            t=t if t is None or not isinstance(group["lr"], torch.Tensor) else group["lr"].new_tensor(float(t)),
             old_dirs=old_dirs,
             old_stps=old_stps,
             ro=ro,

@@ -258,9 +258,16 @@ class NAdam(PerParameter):
         mu = beta1 * (1.0 - 0.5 * 0.96 ** (t * decay))
         mu_next = beta1 * (1.0 - 0.5 * 0.96 ** ((t + 1) * decay))
         state["mu_product"].mul_(mu)
-        product = state["mu_product"].item()
         exp_avg, exp_avg_sq = views["exp_avg"], views["exp_avg_sq"]
         _update_moments(exp_avg, exp_avg_sq, grad, beta1, beta2)
+        if group["differentiable"]:
+            # The next step changes the state in place.
+            product = state["mu_product"].clone()
+            denom = exp_avg_sq.div(1 - beta2**t).sqrt().add(group["eps"])
+            p.add_(grad * (-lr * (1.0 - mu) / (1.0 - product)) / denom)
+            p.add_(exp_avg * (-lr * mu_next / (1.0 - product * mu_next)) / denom)
+            return
+        product = state["mu_product"].item()
         denom = exp_avg_sq.div(1 - beta2**t).sqrt_().add_(group["eps"])
         p.addcdiv_(grad, denom, value=-lr * (1.0 - mu) / (1.0 - product))
         p.addcdiv_(exp_avg, denom, value=-lr * mu_next / (1.0 - product * mu_next))
@@ -351,7 +358,10 @@ class RAdam(PerParameter):
         length = limit - 2 * t * beta2**t / (1 - beta2**t)
         if length > 5.0:
             rectified = ((length - 4) * (length - 2) * limit / ((limit - 4) * (limit - 2) * length)) ** 0.5
-            adaptive = (1 - beta2**t) ** 0.5 / exp_avg_sq.sqrt().add_(group["eps"])
+            root = exp_avg_sq.sqrt()
+            # The gradient of the root needs its result.
+            denom = root.add(group["eps"]) if group["differentiable"] else root.add_(group["eps"])
+            adaptive = (1 - beta2**t) ** 0.5 / denom
             p.add_(corrected * group["lr"] * adaptive * rectified, alpha=-1.0)
         else:
             p.add_(corrected * group["lr"], alpha=-1.0)
@@ -381,7 +391,7 @@ class ASGD(PerParameter):
         capturable: If `True`, keep the step count on the device of the parameter instead of on the CPU.
 
     Raises:
-        ValueError: If `lr` or `weight_decay` is negative.
+        ValueError: If `lr`, `lambd`, `alpha` or `weight_decay` is negative.
         RuntimeError: In `step`: if a gradient is sparse.
 
     Example:
@@ -411,7 +421,7 @@ class ASGD(PerParameter):
         capturable: bool = False,
     ) -> None:
         _check_lr(lr)
-        _check_not_negative(weight_decay=weight_decay)
+        _check_not_negative(lambd=lambd, alpha=alpha, weight_decay=weight_decay)
         defaults = {
             "lr": lr,
             "lambd": lambd,
