@@ -169,8 +169,9 @@ def _fast(run, outputs, inputs, eps, atol, rtol, check_dtypes):
                 a = torch.zeros_like(n) if g is None else (_real_parts(g.detach()) * u).sum()
             else:
                 a = torch.zeros_like(n)
-            # One number replaces the whole matrix, so it has the error of all elements together.
-            if not torch.allclose(a.to(n.dtype), n, rtol, atol * max(1.0, u.numel() ** 0.5)):
+            # One number replaces the whole matrix. An error of `atol` in all its elements changes it by this.
+            allowed = atol * float((u[..., 0] if x.is_complex() else u).sum()) * float(v.sum())
+            if not torch.allclose(a.to(n.dtype), n, rtol, allowed):
                 raise GradcheckError(
                     f"Jacobian mismatch for output {i} with respect to input {j},\nnumerical:{n.item()}\n"
                     f"analytical:{a.item()}\n\nThe above quantities relating the numerical and analytical jacobians "
