@@ -284,3 +284,17 @@ def test_storages_on_tpu_have_numbers_of_their_own():
     x, y = torch.ones(3, device="tpu"), torch.ones(3, device="tpu")
     assert x.data_ptr() != y.data_ptr() and x[1:].data_ptr() == x.data_ptr() + 4
     assert x[1:].untyped_storage().data_ptr() == x.untyped_storage().data_ptr() == x.data_ptr()
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+def test_a_deep_copy_of_a_tensor_and_its_storage_shares_memory():
+    for pick in (lambda x: x.storage(), lambda x: x.untyped_storage()):
+        for order in (lambda x, s: [x, s], lambda x, s: [s, x]):
+            x = torch.ones(3)
+            first, second = copy.deepcopy(order(x, pick(x)))
+            y, storage = (first, second) if isinstance(first, torch.Tensor) else (second, first)
+            assert y.data_ptr() == storage.data_ptr() != x.data_ptr()
+    x = torch.arange(4.0)
+    y, v, bits = copy.deepcopy([x, x[1:], x.view(torch.int32)])
+    v[0] = 9
+    assert y.tolist() == [0, 9, 2, 3] and bits.view(torch.float32).tolist() == y.tolist() and x[1] == 1

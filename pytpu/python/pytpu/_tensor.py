@@ -342,20 +342,17 @@ def __deepcopy__(self: Tensor, memo: dict[Any, Any]) -> Tensor:
             "If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, "
             "see https://github.com/pytorch/pytorch/pull/103001"
         )
-    storages = memo.setdefault("torch", {})
-    key = (self._storage_id(), self.dtype)
+    from .storage import copied_memory
+
     is_all = self.numel() * self.element_size() == self._storage_bytes() and _C._is_dense(self)
     if self.is_conj() or self.is_neg():
         data = self.detach().clone()
-    elif is_all and key not in storages:
-        data = storages[key] = self.detach().clone()
     else:
         # Tensors of one storage stay tensors of one storage.
-        if key not in storages:
-            n = self._storage_bytes() // self.element_size()
-            storages[key] = _C._strided(self.detach(), 0, [n], [1]).clone()
-        copied = storages[key]
-        if is_all and copied.shape == self.shape:
+        n = self._storage_bytes() // self.element_size()
+        whole = self.detach() if is_all else _C._strided(self.detach(), 0, [n], [1])
+        copied = copied_memory(memo, self, self.dtype, whole.clone)
+        if is_all and copied.shape == self.shape and copied.stride() == self.stride():
             data = copied.detach()
         else:
             data = _C._strided(copied, self.storage_offset(), list(self.shape), list(self.stride()))

@@ -10,7 +10,7 @@ from . import _C
 from ._C import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from typing_extensions import Self
@@ -174,7 +174,9 @@ class _Storage:
 
     def __deepcopy__(self, memo):
         if id(self) not in memo:
-            memo[id(self)] = self.clone()
+            flat = self._flat()
+            copied = copied_memory(memo, self._tensor, flat.dtype, flat.clone)
+            memo[id(self)] = self._like(_C._strided(copied.detach(), 0, [flat.numel()], [1]))
         return memo[id(self)]
 
     def __reduce__(self):
@@ -205,6 +207,24 @@ def _bytes_of(data):
                 f"of type {type(item).__name__} instead of int"
             )
     return bytes(item & 255 for item in items)
+
+
+def copied_memory(memo: dict[Any, Any], tensor: Tensor, dtype: _C.dtype, copy: Callable[[], Tensor]) -> Tensor:
+    """Return the copy of the memory of `tensor` that a deep copy makes once, as a dense tensor of `dtype`.
+
+    Tensors and storages on one memory share the copy. `copy` makes it.
+    """
+    copies = memo.setdefault("torch", {})
+    memory = tensor._storage_id()
+    if (memory, dtype) not in copies:
+        known = next((t for (other, _), t in copies.items() if other == memory), None)
+        if known is None:
+            copies[memory, dtype] = copy()
+        else:
+            flat = _C._strided(known.detach(), 0, [known._storage_bytes() // known.element_size()], [1])
+            size = dtype.itemsize
+            copies[memory, dtype] = flat.view(_C.uint8)[: known._storage_bytes() // size * size].view(dtype)
+    return copies[memory, dtype]
 
 
 class UntypedStorage(_Storage):
