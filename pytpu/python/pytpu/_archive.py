@@ -100,18 +100,25 @@ class Archive:
 
     _EXPANDED = 256 << 20
     _FACTOR = 32
+    _MOST = 1000
 
     def __init__(self, file):
         if not hasattr(file, "seekable"):
             file = _Seekable(file)
         self._file = file
-        try:
-            self._zip = zipfile.ZipFile(file)
-        except (zipfile.BadZipFile, struct.error, ValueError, OverflowError, NotImplementedError, EOFError) as error:
-            raise _failed(
-                f"reading zip archive: {error or 'not a ZIP archive'}. The file might be corrupted."
-            ) from None
-        infos = self._zip.infolist()
+        self.end = None
+        at = file.tell()
+        infos = self._open(file)
+        # A reader of ZIP files finds the last archive of a file. Several objects saved one after the other are read in
+        # this order.
+        for _ in range(self._MOST):
+            start = min((i.header_offset for i in infos), default=at)
+            if start <= at:
+                break
+            self.end = start
+            infos = self._open(_Part(file, start))
+        else:
+            raise _failed(f"reading zip archive: the file has more than {self._MOST} archives.")
         if not infos or "/" not in infos[0].filename:
             first = infos[0].filename if infos else ""
             raise RuntimeError(f"file in archive is not in a subdirectory: {first}")
@@ -119,11 +126,19 @@ class Archive:
         self._infos = {i.filename: i for i in infos}
         if len(self._infos) != len(infos):
             raise _failed("reading zip archive: two files have the same name. The file might be corrupted.")
-        at = file.tell()
         size = file.seek(0, os.SEEK_END)
         size = file.tell() if size is None else size
         file.seek(at)
         self._stored, self._expanded = size, self._EXPANDED + self._FACTOR * size
+
+    def _open(self, file):
+        try:
+            self._zip = zipfile.ZipFile(file)
+        except (zipfile.BadZipFile, struct.error, ValueError, OverflowError, NotImplementedError, EOFError) as error:
+            raise _failed(
+                f"reading zip archive: {error or 'not a ZIP archive'}. The file might be corrupted."
+            ) from None
+        return self._zip.infolist()
 
     def names(self):
         """All names."""
@@ -218,6 +233,29 @@ class Archive:
             if type(error).__name__ != "LZMAError":
                 raise
             raise _failed(f"reading file {name}: {error}. The file might be corrupted.") from None
+
+
+class _Part:
+    """The first `size` bytes of a file, for `zipfile`."""
+
+    def __init__(self, file, size):
+        self._file, self._size = file, size
+        self.tell = file.tell
+
+    def seekable(self):
+        """Always `True`."""
+        return True
+
+    def seek(self, offset, whence=os.SEEK_SET):
+        """Move to a position, which counts from the end of the part with `os.SEEK_END`."""
+        if whence == os.SEEK_END:
+            offset, whence = self._size + offset, os.SEEK_SET
+        return self._file.seek(offset, whence)
+
+    def read(self, n=-1):
+        """Return at most `n` bytes, up to the end of the part."""
+        left = max(0, self._size - self._file.tell())
+        return self._file.read(left if n is None or n < 0 else min(n, left))
 
 
 class _Seekable:

@@ -171,7 +171,9 @@ def _device(*args):
 
 
 def _get_layout(name):
-    return {"torch.strided": _C.strided}[name]
+    if name != "torch.strided":
+        raise NotImplementedError(f"tensors with the layout {name} are not supported: convert them with to_dense()")
+    return _C.strided
 
 
 REBUILD = {

@@ -86,7 +86,9 @@ def _reduce_constant(constant):
 
 def _get_layout(name):
     """Return the layout for a string such as ``torch.strided``."""
-    return _named(name.removeprefix("torch."))
+    from ._file_globals import _get_layout
+
+    return _get_layout(name)
 
 
 if _as_torch.is_torch:

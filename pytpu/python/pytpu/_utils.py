@@ -113,9 +113,9 @@ def _plain(t):
 
 
 def _reduce_plain(t, hooks):
-    d = _plain(t)
-    if d.is_conj() or d.is_neg():
-        d = d.resolve_conj().resolve_neg()
+    from .serialization import _without_bits
+
+    d, metadata = _without_bits(_plain(t))
     size, stride = tuple(d.shape), tuple(d.stride())
     if d.is_meta:
         return _rebuild_meta_tensor_no_storage, (d.dtype, size, stride, t.requires_grad)
@@ -124,8 +124,8 @@ def _reduce_plain(t, hooks):
     if d.is_contiguous() and d.numel() == count:
         flat = d.reshape(-1)
     else:
-        flat = _C._strided(d, 0, [count], [1])
-    return _rebuild_tensor_v2, (_PickledStorage(flat), offset, size, stride, t.requires_grad, hooks)
+        flat = _C._strided(d.detach(), 0, [count], [1])
+    return _rebuild_tensor_v2, (_PickledStorage(flat), offset, size, stride, t.requires_grad, hooks, *metadata)
 
 
 def _window(storage, dtype, offset, size, stride):

@@ -180,14 +180,24 @@ def _reduce_tensor(t):
     return _reduce_plain(t, hooks)
 
 
+def _without_bits(t):
+    """Return a view of the memory of `t`, without conjugation and negation, and a list of the dict that restores them.
+
+    The list is empty if there is nothing to restore.
+    """
+    bits = {name: True for name, is_set in (("conj", t.is_conj()), ("neg", t.is_neg())) if is_set}
+    t = t.conj() if "conj" in bits else t
+    t = t._neg_view() if "neg" in bits else t
+    return t, [bits] if bits else []
+
+
 def _reduce_plain(t, hooks):
     if t.is_meta:
         args = (t.dtype, tuple(t.shape), tuple(t.stride()), t.requires_grad)
         return _Global("torch._utils", "_rebuild_meta_tensor_no_storage"), args
     d = t.detach().as_subclass(_C.Tensor)
-    # A file holds memory, without the conjugation or negation of a view.
-    d = d.resolve_conj().resolve_neg()
-    args = (_Storage(d), d.storage_offset(), tuple(d.shape), tuple(d.stride()), t.requires_grad, hooks)
+    d, metadata = _without_bits(d)
+    args = (_Storage(d), d.storage_offset(), tuple(d.shape), tuple(d.stride()), t.requires_grad, hooks, *metadata)
     return _Global("torch._utils", "_rebuild_tensor_v2"), args
 
 
@@ -910,6 +920,9 @@ def _load(f, place, weights_only, encoding, pickle_module, arguments, mapped=Non
     storages = _file_places.Storages(read, place)
     result = _unpickle(archive.read("data.pkl"), storages.load, weights_only, encoding, pickle_module, arguments)
     storages.finish()
+    if archive.end is not None:
+        # The next call of `load` reads the next object.
+        f.seek(archive.end)
     return result
 
 
