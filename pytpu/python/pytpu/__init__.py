@@ -160,6 +160,7 @@ _LAZY_NAMES["AcceleratorError"] = _LAZY_NAMES["Tag"] = _LAZY_NAMES["batch_norm_u
 for _name in ("", "_index", "_value", "_type", "_not_implemented", "_is_size", "_tensor_all", "_with"):
     _LAZY_NAMES[f"_check{_name}"] = "_checks"
 _LAZY_NAMES["_assert"] = _LAZY_NAMES["_assert_async"] = "_checks"
+_LAZY_NAMES["_weight_norm"] = "_functions.products"
 _LAZY_NAMES["ScriptFunction"] = _LAZY_NAMES["ScriptModule"] = "jit"
 _LAZY_NAMES["from_file"] = _LAZY_NAMES["frombuffer"] = "_memory"
 for _name in (

@@ -476,10 +476,14 @@ def new_tensor(
 
 
 @method
-def new(self: Tensor, *args: Any) -> Tensor:
+def new(self: Tensor, *args: Any, size: Sequence[int] | None = None) -> Tensor:
     """Return a tensor with the dtype and the device of this tensor, of these sizes or with this data."""
     from ._size import Size
 
+    if size is not None:
+        if args:
+            raise TypeError("new() takes sizes or data as positional arguments, or the keyword 'size', not both")
+        return self.new_empty(size)
     if len(args) == 1 and isinstance(args[0], Size):
         return self.new_empty(args[0])
     if args and not isinstance(args[0], int):
@@ -844,11 +848,6 @@ def __dlpack_device__(self: Tensor) -> tuple[int, int]:
 @method
 def __rpow__(self: Tensor, other: complex) -> Tensor:
     return _C._ops.pow(other, self)
-
-
-@method
-def __divmod__(self: Tensor, other: Tensor | float) -> tuple[Tensor, Tensor]:
-    return self // other, self % other
 
 
 @method

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import traceback
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
@@ -10,6 +12,18 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = ["Future", "collect_all", "wait_all"]
+
+
+_logger = logging.getLogger(__name__)
+
+
+def _failed(error):
+    """Return PyTorch's message about an error of a callback, with the lines of the callback."""
+    lines = traceback.extract_tb(error.__traceback__)
+    at = "\n".join(f"  {line.filename}({line.lineno}): {line.name}" for line in reversed(lines))
+    return (
+        f"Got the following error when running the callback: {type(error).__name__}: {error}\n\nAt:\n{at}\n"
+    )
 
 
 class Future:
@@ -63,7 +77,14 @@ class Future:
             self._set.set()
             callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
+            self._run(callback)
+
+    def _run(self, callback):
+        # The thread that sets the result has no use for an error of a callback, so it is logged.
+        try:
             callback(self)
+        except BaseException as error:
+            _logger.error(_failed(error))
 
     def set_result(self, result: Any) -> None:
         """Set the value and run the callbacks."""
@@ -76,22 +97,30 @@ class Future:
         self._complete(None, result)
 
     def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
-        """Call ``callback(future)`` when the value is set, or at once if it is set already."""
+        """Call ``callback(future)`` when the value is set, or at once if it is set already.
+
+        An error of `callback` is logged, and not raised.
+        """
         with self._lock:
             if not self.done():
                 self._callbacks.append(callback)
                 return
-        callback(self)
+        self._run(callback)
 
     def then(self, callback: Callable[[Future], Any]) -> Future:
-        """Return a future of ``callback(future)``, which is called when the value is set."""
+        """Return a future of ``callback(future)``, which is called when the value is set.
+
+        If `callback` fails, the future has a `RuntimeError` with the message of the error, which is its `__cause__`.
+        """
         following = Future()
 
         def run(future):
             try:
                 result = callback(future)
-            except Exception as error:
-                following.set_exception(error)
+            except BaseException as error:
+                failure = RuntimeError(_failed(error))
+                failure.__cause__ = error
+                following.set_exception(failure)
             else:
                 following.set_result(result)
 

@@ -91,3 +91,9 @@ def test_padding_of_empty_channels_is_refused():
         torch.nn.ReplicationPad2d(2)(torch.randn(3, 0, 10, 10))
     assert torch.nn.ReflectionPad1d(2)(torch.randn(0, 3, 10)).shape == (0, 3, 14)
     assert torch.nn.CircularPad1d(2)(torch.randn(3, 0, 10)).shape == (3, 0, 14)
+
+
+def test_average_pooling_writes_to_out(device):
+    x, out = torch.arange(16.0, device=device).view(1, 1, 4, 4), torch.empty(0, device=device)
+    y = F.avg_pool2d(x, 2, out=out)
+    assert y is out and out.tolist() == [[[[2.5, 4.5], [10.5, 12.5]]]]

@@ -131,12 +131,34 @@ def test_futures():
     failing = torch.futures.Future()
     after = failing.then(lambda f: f.value())
     failing.set_exception(KeyError("no"))
-    with pytest.raises(KeyError):
+    with pytest.raises(RuntimeError, match="Got the following error when running the callback: KeyError: 'no'"):
         after.wait()
     assert [f.value() for f in torch.futures.collect_all([future, doubled]).wait()] == [3, 6]
     assert torch.futures.wait_all([future]) == [3]
     with pytest.raises(RuntimeError, match="can only be marked completed once"):
         future.set_result(4)
+
+
+def test_an_error_of_a_callback_does_not_reach_the_one_who_sets_the_result(caplog):
+    future = torch.futures.Future()
+    future.add_done_callback(lambda f: 1 / 0)
+    late = future.then(lambda f: f.value() + 1)
+    future.set_result(3)
+    assert future.value() == 3 and late.wait() == 4
+    future.add_done_callback(lambda f: [][0])
+    assert "ZeroDivisionError: division by zero" in caplog.text and "IndexError" in caplog.text
+
+
+def test_opt_einsum_has_the_switches_of_pytorch_without_the_package():
+    opt_einsum = torch.backends.opt_einsum
+    assert not opt_einsum.is_available() and opt_einsum.get_opt_einsum() is None
+    with opt_einsum.flags(enabled=False):
+        assert opt_einsum.enabled is False and opt_einsum.strategy is None
+    assert opt_einsum.set_flags() == (False, None)
+    with pytest.raises(ValueError, match="opt_einsum is not available, so setting `enabled` to True"):
+        opt_einsum.enabled = True
+    with pytest.raises(ValueError, match="setting `strategy` to greedy will not be meaningful"):
+        opt_einsum.set_flags(False, "greedy")
 
 
 def test_events_measure_time_and_streams_wait(device):
@@ -430,3 +452,24 @@ def test_not_none_returns_values():
     assert not_none(0) == 0
     with pytest.raises(TypeError, match="value was None when it should not be"):
         not_none(None)
+
+
+def test_divmod_of_a_tensor_is_refused():
+    x = torch.ones(2)
+    for a, b in ((x, 3), (3, x), (x, x)):
+        with pytest.raises(TypeError, match=r"unsupported operand type\(s\) for divmod\(\)"):
+            divmod(a, b)
+
+
+def test_new_takes_the_size_by_its_name():
+    x = torch.ones(2, dtype=torch.float64)
+    assert x.new(size=(2, 3)).shape == (2, 3) and x.new(size=(2,)).dtype == torch.float64
+    with pytest.raises(TypeError):
+        x.new(2, size=(3,))
+
+
+def test_weight_norm_gives_the_directions_other_norms():
+    v, g = torch.tensor([[3.0, 4.0], [6.0, 8.0]]), torch.tensor([[5.0], [20.0]])
+    assert torch._weight_norm(v, g).tolist() == [[3, 4], [12, 16]]
+    assert torch._weight_norm(v, torch.tensor([[1.0, 2.0]]), 1).shape == (2, 2)
+    assert torch._weight_norm(v, v.norm() * 2, -1).allclose(2 * v)

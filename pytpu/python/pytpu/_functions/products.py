@@ -245,6 +245,22 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     return _C._ops.norm(v, pow, [d for d in range(rank) if d != dim % rank], True)
 
 
+def _weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
+    """Return `v` with the norms `g` instead of its own.
+
+    Args:
+        v: Directions.
+        g: Norms over all dimensions except `dim`. They broadcast with `v`.
+        dim: Dimension with norms of its own. `-1` stands for one norm of the whole.
+
+    Example:
+        >>> import pytpu as torch
+        >>> torch._weight_norm(torch.tensor([[3.0, 4.0]]), torch.tensor([[10.0]]))
+        tensor([[6., 8.]])
+    """
+    return v * (g / norm_except_dim(v, 2, dim))
+
+
 def tensordot(
     a: Tensor,
     b: Tensor,

@@ -426,6 +426,8 @@ def avg_pool2d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return the mean of each window over two spatial dimensions.
 
@@ -438,6 +440,7 @@ def avg_pool2d(
         ceil_mode: Whether to round the output size up instead of down.
         count_include_pad: Whether the padding counts in the mean.
         divisor_override: Number to divide the sums by. `None` means the number of elements. Not 0.
+        out: Tensor to write the result to.
 
     Shape:
         Output `(n, c, h_out, w_out)` or without `n`.
@@ -455,8 +458,9 @@ def avg_pool2d(
         >>> F.avg_pool2d(torch.randn(2, 3, 8, 8), 3, stride=2).shape
         torch.Size([2, 3, 3, 3])
     """
+    stride = [] if stride is None else stride
     return _ops.avg_pool2d(
-        input, kernel_size, [] if stride is None else stride, padding, ceil_mode, count_include_pad, divisor_override
+        input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out=out
     )
 
 
