@@ -24,7 +24,7 @@
 #
 # What takes long, for `make nightly`:
 #
-#   make ecosystem  programs of twenty libraries on cpu and tpu: see docs/ecosystem.md
+#   make ecosystem  programs of forty libraries on cpu and tpu: see docs/ecosystem.md
 #   make advisories  known faults of the crates that are used; needs the network
 #   make attack   random calls, damaged files, kills and interrupts, many threads and processes  (ATTACK_MINUTES)
 #   make fuzz     cargo-fuzz and atheris on the parsers of bytes from outside; needs a nightly compiler  (FUZZ_SECONDS each)
