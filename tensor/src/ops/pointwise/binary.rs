@@ -498,10 +498,11 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
             when(na, &|| {
                 let (x, p) = (s.x(0), s.x(1));
                 if let Some(p) = exponent(p) {
-                    return if p == 0.0 {
-                        Tensor::zeros_like_meta(g.meta())
-                    } else {
-                        mul(&g.mul_scalar(p)?, &x.pow_scalar(p - 1.0)?)
+                    let g = &g.mul_scalar(p)?;
+                    return match p {
+                        0.0 => Tensor::zeros_like_meta(g.meta()),
+                        2.0 => mul(g, x),
+                        _ => mul(g, &x.pow_scalar(p - 1.0)?),
                     };
                 }
                 let less = arith(Sub, Operand::Tensor(p), Operand::Scalar(Scalar::Int(1)))?;

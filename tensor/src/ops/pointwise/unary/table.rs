@@ -177,14 +177,14 @@ functions! { public {
              floating-point dtype.");
     /// `1 / sqrt(x)`.
     rsqrt rsqrt_ = Rsqrt:
-        Rules::new(By(lower::rsqrt), OfResult(|y, g| mul(&scaled(g, -0.5)?, &mul(y, &y.square()?)?))),
+        Rules::new(By(lower::rsqrt), OfResult(|y, g| mul(&mul(&mul(&scaled(g, -0.5)?, y)?, y)?, y))),
         samples!([positive(&[2, 3])]),
         doc("Return `1 / sqrt(input)` for each element. Zero gives `inf` and negative real numbers give NaN. \
              Integers and `bool` are computed in the default floating-point dtype."),
         autocast(Policies::accelerator(Policy::Full));
     /// `1 / x`.
     reciprocal reciprocal_ = Reciprocal:
-        Rules::new(By(lower::reciprocal), OfResult(|y, g| mul(&g.neg()?, &y.square()?))),
+        Rules::new(By(lower::reciprocal), OfResult(|y, g| mul(&mul(&g.neg()?, y)?, y))),
         samples!([positive(&[2, 3])]),
         doc("Return `1 / input` for each element. Zero gives an infinity. Integers and `bool` are computed in the \
              default floating-point dtype."),
