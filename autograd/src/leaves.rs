@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use torchtpu_tensor::graph::{Edge, Leaf, LeafEdge, Node};
 use torchtpu_tensor::hooks::are_leaves_watched;
-use torchtpu_tensor::{Result, Tensor, backend};
+use torchtpu_tensor::{Error, Result, Tensor, backend};
 
 /// A leaf, and the sum of the gradients that have reached it.
 pub(crate) type Given = (Arc<Leaf>, LeafEdge, Tensor);
@@ -62,6 +62,14 @@ impl Leaves {
         }
         // Nodes with an edge to a finished leaf have run.
         let slot = given[i].as_mut().expect("a leaf without a gradient to come");
+        if slot.2.dims() != g.dims() {
+            // The tensor got other elements between two parts of the graph.
+            return Err(Error::runtime(format!(
+                "a leaf got gradients of different shapes: got {} but expected shape compatible with {}",
+                g.dims(),
+                slot.2.dims()
+            )));
+        }
         slot.2 = slot.2.add(&g)?;
         Ok(())
     }

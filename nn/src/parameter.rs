@@ -77,10 +77,10 @@ impl Parameter {
             return Err(Error::runtime("Only Tensors of floating point and complex dtype can require gradients"));
         }
         let x = if x.has_autograd() || x.is_view() { x.detach() } else { x };
-        x.requires_grad_(cell.requires_grad())?;
+        x.take_over(&cell)?;
         let fits = |g: &Tensor| g.dims() == x.dims() && g.dtype() == x.dtype() && g.device() == x.device();
-        if let Some(g) = cell.grad().filter(fits) {
-            x.set_grad(Some(g))?;
+        if !x.grad().is_none_or(|g| fits(&g)) {
+            x.set_grad(None)?;
         }
         *cell = x;
         Ok(())
@@ -107,7 +107,8 @@ impl Parameter {
 /// Convert a leaf and its gradient.
 fn converted(x: &Tensor, convert: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
     let y = no_grad(|| convert(&x.detach()))?;
-    y.requires_grad_(x.requires_grad())?;
+    // A graph that was made before leads to the same leaf, so its gradients arrive.
+    y.take_over(x)?;
     if let Some(g) = x.grad() {
         y.set_grad(Some(no_grad(|| convert(&g.detach()))?))?;
     }

@@ -2,7 +2,7 @@
 
 use crate::enter::{self, Outcome};
 use crate::objects::{self, boolean, integer, new_none, owned, type_name};
-use crate::tensor_type::{is_tensor, replace, tensor_of, wrap};
+use crate::tensor_type::{is_tensor, remember_place, replace, tensor_of, wrap};
 use crate::torch_function::{self, Access};
 use crate::{autograd, device, dtype, size};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
@@ -10,8 +10,7 @@ use pyo3::ffi::*;
 use pyo3::prelude::*;
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::null_mut;
-use std::sync::Arc;
-use torchtpu_tensor::graph::Leaf;
+use torchtpu_tensor::graph::GradPlace;
 use torchtpu_tensor::{DeviceKind, GradRef, Tensor, backend, warning};
 
 type Object = *mut PyObject;
@@ -87,7 +86,14 @@ getters! {
     get_device |x| Python::attach(|py| owned(device::object(py, backend::local(x.device()))?));
     get_requires_grad |x| boolean(x.requires_grad());
     get_grad |x| match x.grad() {
-        Some(g) => Ok(wrap(g)),
+        Some(g) => {
+            let o = wrap(g);
+            if let Some(place) = GradPlace::of(x).filter(|_| !o.is_null()) {
+                // SAFETY: `wrap` has returned a tensor object, and the interpreter holds the GIL.
+                unsafe { remember_place(o, place) };
+            }
+            Ok(o)
+        }
         None => {
             if x.requires_grad() && !x.is_leaf() && !retains_grad(x) {
                 warning::warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad \
@@ -232,6 +238,9 @@ unsafe extern "C" fn set_grad(o: Object, value: Object, _closure: *mut c_void) -
         let object = if g.is_some() { value } else { null_mut() };
         tensor_of(o).set_grad(g)?;
         autograd::keep_grad_object(tensor_of(o), object);
+        if let Some(place) = GradPlace::of(tensor_of(o)).filter(|_| !object.is_null()) {
+            remember_place(object, place);
+        }
         Ok(0)
     })
 }
@@ -260,37 +269,17 @@ unsafe extern "C" fn set_data(o: Object, value: Object, _closure: *mut c_void) -
             )
             .into());
         }
-        move_history(tensor_of(o), &new)?;
+        if (tensor_of(o).device().kind == DeviceKind::Meta) != (new.device().kind == DeviceKind::Meta) {
+            return Err(PyRuntimeError::new_err(
+                "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor \
+                type.",
+            )
+            .into());
+        }
+        new.take_over(tensor_of(o))?;
         replace(o, new);
         Ok(0)
     })
-}
-
-/// Move the autograd state of `from` to `to`.
-pub(crate) fn move_history(from: &Tensor, to: &Tensor) -> Outcome<()> {
-    let nr = from.output_nr();
-    let moved = match from.history()? {
-        // Existing graphs lead to this leaf, so it stays the leaf unless the new tensor has another dtype, device or
-        // shape.
-        Some(GradRef::Leaf(l)) if l.meta() == to.meta() => Some(GradRef::Leaf(l)),
-        Some(GradRef::Leaf(l)) => {
-            let new = Leaf::new(*to.meta(), l.requires_grad());
-            let grad = l.grad.lock().unwrap_or_else(|e| e.into_inner()).clone();
-            *new.grad.lock().unwrap_or_else(|e| e.into_inner()) = grad;
-            let hooks = l.hooks.lock().unwrap_or_else(|e| e.into_inner());
-            let mut kept = new.hooks.lock().unwrap_or_else(|e| e.into_inner());
-            kept.before.clone_from(&hooks.before);
-            kept.after.clone_from(&hooks.after);
-            kept.node.clone_from(&hooks.node);
-            kept.objects.clone_from(&hooks.objects);
-            kept.grad_object.clone_from(&hooks.grad_object);
-            drop(kept);
-            Some(GradRef::Leaf(Arc::new(new)))
-        }
-        node => node,
-    };
-    to.set_grad_ref(moved, nr);
-    Ok(())
 }
 
 pub(crate) fn properties() -> Vec<PyGetSetDef> {

@@ -2,7 +2,6 @@
 
 use crate::dtype;
 use crate::enter::OrRaise;
-use crate::properties::move_history;
 use crate::tensor_type::{extract, replace, to_python};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -25,7 +24,7 @@ fn _swap_tensor(target: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult
     let new = if x.is_view() && v.is_view() { v.same_view().or_raise()? } else { v.detach() };
     match v.history().or_raise()? {
         Some(GradRef::Node(n)) => new.set_grad_ref(Some(GradRef::Node(n)), v.output_nr()),
-        _ => move_history(x, &new).or_raise()?,
+        _ => new.take_over(x).or_raise()?,
     }
     // SAFETY: `target` is a tensor object, and no reference to its tensor is in use.
     unsafe { replace(target.as_ptr(), new) };

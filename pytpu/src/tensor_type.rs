@@ -1,6 +1,7 @@
 //! `torch.Tensor`, a heap type made through the C API.
 //!
-//! An object is three words behind the header: the tensor, the dictionary, the list of weak references. It takes part
+//! An object is four words behind the header: the tensor, the dictionary, the list of weak references, and the places
+//! where the tensor is a gradient. It takes part
 //! in garbage collection, but is tracked only once it has an attribute: most tensors never do, and tracking costs as
 //! much as an add. Dead objects of exactly this type wait in a free list.
 
@@ -8,11 +9,13 @@ use crate::enter::{self, Outcome};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
+use smallvec::SmallVec;
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use torchtpu_tensor::graph::GradPlace;
 use torchtpu_tensor::{DeviceKind, Tensor};
 
 /// A Python tensor.
@@ -23,7 +26,12 @@ pub struct TensorObject {
     tensor: *mut (),
     dict: *mut PyObject,
     weak: *mut PyObject,
+    /// The places that hold this tensor as a gradient, or null. They follow when `x.grad.data` is assigned.
+    places: *mut GradPlaces,
 }
+
+/// A gradient is mostly that of one tensor.
+type GradPlaces = SmallVec<[GradPlace; 1]>;
 
 static TYPE: AtomicPtr<PyTypeObject> = AtomicPtr::new(null_mut());
 
@@ -115,6 +123,7 @@ pub fn wrap(t: Tensor) -> *mut PyObject {
         let p = o.cast::<TensorObject>();
         (*p).dict = null_mut();
         (*p).weak = null_mut();
+        (*p).places = null_mut();
         t.set_pyobject(o.cast());
         (*p).tensor = t.into_raw();
         o
@@ -187,7 +196,31 @@ pub unsafe fn replace(o: *mut PyObject, t: Tensor) {
         old.set_pyobject(null_mut());
         t.set_pyobject(o.cast());
         (*p).tensor = t.into_raw();
+        if !(*p).places.is_null() {
+            // Dropping a gradient may run code that adds a place.
+            let places = (*(*p).places).clone();
+            places.iter().for_each(|place| place.exchange(&old, tensor_of(o)));
+        }
         drop(old);
+    }
+}
+
+/// Remember that a tensor is the gradient of another one.
+///
+/// # Safety
+/// `o` is a tensor object; the GIL is held.
+pub unsafe fn remember_place(o: *mut PyObject, place: GradPlace) {
+    // SAFETY: `o` is a tensor object, so it has this layout. The GIL excludes other users.
+    unsafe {
+        let p = o.cast::<TensorObject>();
+        if (*p).places.is_null() {
+            (*p).places = Box::into_raw(Box::default());
+        }
+        let places = &mut *(*p).places;
+        if !places.iter().any(|known| known.is_same(&place)) {
+            places.retain(|known| known.is_alive());
+            places.push(place);
+        }
     }
 }
 
@@ -206,6 +239,10 @@ unsafe extern "C" fn dealloc(o: *mut PyObject) {
         }
         if !(*p).dict.is_null() {
             Py_DECREF((*p).dict);
+        }
+        if !(*p).places.is_null() {
+            // The box was made by `remember_place` for this object. Weak references run no code when they are dropped.
+            drop(Box::from_raw((*p).places));
         }
         match tensor {
             // The history, and memory of other owners, may run any code.

@@ -87,6 +87,24 @@ fn modules_change_their_dtype_in_their_cells() {
 }
 
 #[test]
+fn gradients_arrive_at_parameters_that_change_before_backward() {
+    let _turn = turn();
+    for device in devices() {
+        let m = Linear::new(2, 1).unwrap();
+        m.to(device).unwrap();
+        let x = Tensor::ones(&[1, 2], DType::F32, device).unwrap();
+        let loss = m.forward(&x).unwrap().sum().unwrap();
+        m.double().unwrap();
+        m.weight.set_data(Tensor::ones(&[3], DType::F32, device).unwrap()).unwrap();
+        loss.backward().unwrap();
+        // It has the sizes and dtype of forward.
+        let g = m.weight.grad().unwrap();
+        assert_eq!((g.dtype(), g.to_vec::<f64>().unwrap()), (DType::F32, vec![1.0, 1.0]));
+        assert_eq!(m.bias.as_ref().unwrap().grad().unwrap().to_vec::<f64>().unwrap(), [1.0]);
+    }
+}
+
+#[test]
 fn sizes_near_the_largest_are_refused() {
     let _turn = turn();
     let huge = [usize::MAX, usize::MAX / 2, usize::MAX / 4 + 1, i64::MAX as usize];

@@ -1,7 +1,7 @@
 """``torch.__future__``: settings for the way in which ``Module.to`` and ``load_state_dict`` change parameters.
 
-The values of ``set_overwrite_module_params_on_conversion`` and ``set_swap_module_params_on_conversion`` are kept, but
-have no effect: parameters always keep their identity here.
+Parameters always keep their identity in conversions, so ``set_overwrite_module_params_on_conversion`` has no effect.
+With ``set_swap_module_params_on_conversion``, they keep it in ``load_state_dict(assign=True)``, too.
 """
 
 _overwrite = False

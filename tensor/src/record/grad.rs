@@ -2,8 +2,8 @@
 
 use crate::graph::{Edge, Leaf, put};
 use crate::{Error, GradRef, Result, Tensor, state};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
 
 impl Tensor {
     /// Whether gradients flow to this tensor.
@@ -71,7 +71,7 @@ impl Tensor {
             }
             None if on => {
                 // Another thread may have made the leaf first.
-                if let GradRef::Leaf(l) = self.grad_ref_or(GradRef::Leaf(Arc::new(Leaf::new(*self.meta(), true)))) {
+                if let GradRef::Leaf(l) = self.grad_ref_or(GradRef::Leaf(Arc::new(Leaf::new(true)))) {
                     l.requires_grad.store(true, Relaxed);
                     self.set_leaf_wants(true);
                 }
@@ -91,7 +91,7 @@ impl Tensor {
             Some(GradRef::Node(_)) => Err(Error::runtime("not a leaf tensor")),
             None => {
                 // Another thread may have made the leaf first.
-                match self.grad_ref_or(GradRef::Leaf(Arc::new(Leaf::new(*self.meta(), false)))) {
+                match self.grad_ref_or(GradRef::Leaf(Arc::new(Leaf::new(false)))) {
                     GradRef::Leaf(l) => Ok(l),
                     GradRef::Node(_) => Err(Error::runtime("not a leaf tensor")),
                 }
@@ -103,14 +103,7 @@ impl Tensor {
     pub fn grad(&self) -> Option<Tensor> {
         match self.grad_ref()? {
             GradRef::Leaf(l) => l.grad.lock().unwrap_or_else(|e| e.into_inner()).clone(),
-            GradRef::Node(n) => {
-                let extras = n.extras_if_any()?.lock().unwrap_or_else(|e| e.into_inner());
-                let at = self.output_nr();
-                if let Some((_, slot)) = extras.retained.iter().find(|(nr, _)| *nr == at) {
-                    return slot.lock().unwrap_or_else(|e| e.into_inner()).clone();
-                }
-                extras.assigned.iter().find(|(nr, _)| *nr == at).map(|(_, g)| g.clone())
-            }
+            GradRef::Node(n) => n.grad_slot(self.output_nr())?.lock().unwrap_or_else(|e| e.into_inner()).clone(),
         }
     }
 
@@ -169,12 +162,23 @@ impl Tensor {
                 if !extras.retained.iter().any(|(k, _)| *k == nr) {
                     let at = extras.assigned.iter().position(|(k, _)| *k == nr);
                     let known = at.map(|i| extras.assigned.remove(i).1);
-                    extras.retained.push((nr, Arc::new(Mutex::new(known))));
+                    extras.retained.push((nr, known.unwrap_or_default()));
                 }
                 Ok(())
             }
             _ => Err(Error::runtime("can't retain_grad on Tensor that has requires_grad=False")),
         }
+    }
+
+    /// Take over the autograd state of `from`, whose elements this tensor replaces: its history or leaf, with gradient
+    /// and hooks. A graph that leads to the leaf of `from` then leads to this tensor. Its gradients keep the sizes, dtype
+    /// and device of `from`.
+    ///
+    /// # Errors
+    /// When the history of a view cannot be made anew.
+    pub fn take_over(&self, from: &Tensor) -> Result<()> {
+        self.set_grad_ref(from.history()?, from.output_nr());
+        Ok(())
     }
 
     /// `x.data`: [`Tensor::detach`], but saved tensors of `self` do not notice in-place writes through it.

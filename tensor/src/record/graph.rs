@@ -14,7 +14,7 @@ use crate::{Error, GradRef, Meta, Result, Tensor, state};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// A function that sees a gradient and may replace it.
 pub type Hook = Arc<dyn Fn(&Tensor) -> Result<Option<Tensor>> + Send + Sync>;
@@ -34,6 +34,56 @@ pub type PostHook = Arc<dyn Fn(&[Option<Tensor>], &[Option<Tensor>]) -> Result<O
 pub fn put(slot: &Mutex<Option<Tensor>>, g: Option<Tensor>) {
     let old = std::mem::replace(&mut *slot.lock().unwrap_or_else(|e| e.into_inner()), g);
     drop(old);
+}
+
+/// The gradient of a computed tensor, or the place where it will be.
+pub type GradSlot = Arc<Mutex<Option<Tensor>>>;
+
+/// A place that holds the `.grad` of a tensor. It keeps neither the tensor nor the gradient alive.
+#[derive(Clone)]
+pub enum GradPlace {
+    /// Of a leaf.
+    Leaf(Weak<Leaf>),
+    /// Of a computed tensor.
+    Slot(Weak<Mutex<Option<Tensor>>>),
+}
+
+impl GradPlace {
+    /// The place of the `.grad` of `x`, if there is one.
+    pub fn of(x: &Tensor) -> Option<GradPlace> {
+        match x.grad_ref()? {
+            GradRef::Leaf(l) => Some(GradPlace::Leaf(Arc::downgrade(&l))),
+            GradRef::Node(n) => n.grad_slot(x.output_nr()).map(|slot| GradPlace::Slot(Arc::downgrade(&slot))),
+        }
+    }
+    /// Whether both are the same place.
+    pub fn is_same(&self, other: &GradPlace) -> bool {
+        match (self, other) {
+            (GradPlace::Leaf(a), GradPlace::Leaf(b)) => a.ptr_eq(b),
+            (GradPlace::Slot(a), GradPlace::Slot(b)) => a.ptr_eq(b),
+            _ => false,
+        }
+    }
+    /// Whether the tensor of this place still exists.
+    pub fn is_alive(&self) -> bool {
+        match self {
+            GradPlace::Leaf(l) => l.strong_count() > 0,
+            GradPlace::Slot(s) => s.strong_count() > 0,
+        }
+    }
+    /// Put `new` in the place of `old`, if the place holds `old`.
+    pub fn exchange(&self, old: &Tensor, new: &Tensor) {
+        let swap = |slot: &Mutex<Option<Tensor>>| {
+            let mut held = slot.lock().unwrap_or_else(|e| e.into_inner());
+            let gone = if held.as_ref().is_some_and(|g| g.is_same(old)) { held.replace(new.clone()) } else { None };
+            drop(held);
+            drop(gone); // may run the user's code, so not under the lock
+        };
+        match self {
+            GradPlace::Leaf(l) => l.upgrade().iter().for_each(|l| swap(&l.grad)),
+            GradPlace::Slot(s) => s.upgrade().iter().for_each(|s| swap(s)),
+        }
+    }
 }
 
 /// Where the gradient of an input goes. Its tag is a whole word, so that an edge just made is moved by whole words.
@@ -67,7 +117,6 @@ impl Edge {
 
 /// The autograd side of a leaf tensor.
 pub struct Leaf {
-    meta: Meta,
     pub(super) requires_grad: AtomicBool,
     /// The accumulated gradient.
     pub grad: Mutex<Option<Tensor>>,
@@ -141,18 +190,14 @@ impl NodeExtras {
 }
 
 impl Leaf {
-    /// A leaf with these sizes, dtype and device.
-    pub fn new(meta: Meta, requires_grad: bool) -> Leaf {
-        Leaf { meta, requires_grad: AtomicBool::new(requires_grad), grad: Mutex::new(None), hooks: Mutex::default() }
+    /// A leaf without a gradient.
+    pub fn new(requires_grad: bool) -> Leaf {
+        Leaf { requires_grad: AtomicBool::new(requires_grad), grad: Mutex::new(None), hooks: Mutex::default() }
     }
     /// Whether gradients are accumulated.
     #[inline]
     pub fn requires_grad(&self) -> bool {
         self.requires_grad.load(Relaxed)
-    }
-    /// Sizes, dtype and device of the tensor.
-    pub fn meta(&self) -> &Meta {
-        &self.meta
     }
 }
 
@@ -214,9 +259,9 @@ pub struct NodeExtras {
     /// Hooks on the gradient of output `.1`, called before the node runs, by id.
     pub before: Vec<(u64, u32, Hook)>,
     /// The gradients that `retain_grad` keeps, of output `.0`.
-    pub retained: Vec<(u32, Arc<Mutex<Option<Tensor>>>)>,
+    pub retained: Vec<(u32, GradSlot)>,
     /// Gradients that a user assigned to `.grad`, of output `.0`.
-    pub assigned: Vec<(u32, Tensor)>,
+    pub assigned: Vec<(u32, GradSlot)>,
     /// Hooks on the node itself.
     pub hooks: NodeHooks,
     /// Like [`LeafHooks::objects`].
@@ -320,12 +365,18 @@ impl Node {
             std::mem::replace(&mut *extras.retained[i].1.lock().unwrap_or_else(|e| e.into_inner()), g)
         } else {
             let at = extras.assigned.iter().position(|(k, _)| *k == nr);
-            let old = at.map(|i| extras.assigned.remove(i).1);
-            extras.assigned.extend(g.map(|g| (nr, g)));
+            let old = at.and_then(|i| extras.assigned.remove(i).1.lock().unwrap_or_else(|e| e.into_inner()).take());
+            extras.assigned.extend(g.map(|g| (nr, Arc::new(Mutex::new(Some(g))))));
             old
         };
         drop(extras);
         drop(old);
+    }
+
+    /// The place of the retained or assigned gradient of output `nr`, if there is one.
+    pub(super) fn grad_slot(&self, nr: u32) -> Option<GradSlot> {
+        let extras = self.extras_if_any()?.lock().unwrap_or_else(|e| e.into_inner());
+        extras.retained.iter().chain(&extras.assigned).find(|(k, _)| *k == nr).map(|(_, slot)| slot.clone())
     }
 
     /// Gradients of the inputs for the given gradients of the outputs. `wanted` says for each edge whether its gradient

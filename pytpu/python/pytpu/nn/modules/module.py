@@ -909,6 +909,16 @@ class Module:
         # Keep each parameter object and replace its data: a tied layer or an optimizer that refers to the object then
         # sees the change. `_seen` prevents transforming a shared parameter twice.
         seen = set() if _seen is None else _seen
+
+        def exchange(tensor, new):
+            if new is tensor:
+                return
+            if (tensor.device.type == "meta") == (new.device.type == "meta"):
+                tensor.data = new
+            else:
+                # An assignment of `.data` does not cross to `meta` or back.
+                torch._C._swap_tensor(tensor, new.detach())
+
         if recurse:
             for module in self.children():
                 if type(module)._apply is Module._apply:
@@ -920,10 +930,11 @@ class Module:
                 if param is None or id(param) in seen:
                     continue
                 seen.add(id(param))
-                param.data = fn(param.data)
-                if param.grad is not None:
-                    requires_grad = param.grad.requires_grad
-                    param.grad = fn(param.grad.data).requires_grad_(requires_grad)
+                # `fn` gets the parameter itself, whose class may override `to` and other methods.
+                exchange(param, fn(param))
+                grad = param.grad
+                if grad is not None:
+                    exchange(grad, fn(grad))
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 buffer = self._buffers[name] = fn(buffer)
@@ -988,11 +999,10 @@ class Module:
 
         def convert(t):
             target = dtype if t.is_floating_point() or t.is_complex() else None
+            # Call `to` even if nothing changes: the class of a parameter may override it.
             if memory_format is not None and t.dim() in (4, 5):
                 return t.to(device, target, non_blocking, memory_format=memory_format)
-            if device is None:
-                return t if target is None else t.to(target)
-            return t.to(device, non_blocking=non_blocking) if target is None else t.to(device, target, non_blocking)
+            return t.to(device, target, non_blocking)
 
         def converted(t):
             try:
@@ -1623,7 +1633,10 @@ class Module:
                                 value = Parameter(value, requires_grad=param.requires_grad)
                             else:
                                 value.requires_grad_(param.requires_grad)
-                        setattr(self, name, value)
+                        if torch.__future__.get_swap_module_params_on_conversion() and isinstance(param, Parameter):
+                            param.data = value.data
+                        else:
+                            setattr(self, name, value)
                     elif not is_lazy(value):
                         param.copy_(value)
             except Exception as failed:
