@@ -99,8 +99,9 @@ fn _save(x: &Bound<'_, PyAny>, output: Option<u32>) -> PyResult<SavedByFunction>
 
 /// Return the kept tensor. An output gets the history of the node.
 #[pyfunction]
-fn _unsave<'py>(py: Python<'py>, kept: &SavedByFunction, node: &WeakNode) -> PyResult<Bound<'py, PyAny>> {
-    let t = match (kept.output, node.0.upgrade()) {
+#[pyo3(signature = (kept, node=None))]
+fn _unsave<'py>(py: Python<'py>, kept: &SavedByFunction, node: Option<&WeakNode>) -> PyResult<Bound<'py, PyAny>> {
+    let t = match (kept.output, node.and_then(|node| node.0.upgrade())) {
         (Some(nr), Some(node)) => kept.saved.get_output(&node, nr),
         _ => kept.saved.get(),
     };

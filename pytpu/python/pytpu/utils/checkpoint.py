@@ -233,11 +233,30 @@ def _described(t):
     return {"shape": t.shape, "dtype": t.dtype, "device": t.device}
 
 
+class _SavedArguments:
+    """Arguments of a call. Tensors among them are saved as backward saves them: a later change in place is an error."""
+
+    def __init__(self, args):
+        self._args = tuple(_C._save(a, None) if isinstance(a, torch.Tensor) else a for a in args)
+        self._is_tensor = tuple(isinstance(a, torch.Tensor) for a in args)
+        # An object of a subclass may have attributes, so the saved tensor must find it again.
+        self._alive = [a for a in args if isinstance(a, torch.Tensor) and type(a) is not torch.Tensor]
+
+    def restored(self):
+        """Return the arguments.
+
+        Raises:
+            RuntimeError: If a tensor has been changed in place.
+        """
+        return tuple(_C._unsave(a) if is_tensor else a for a, is_tensor in zip(self._args, self._is_tensor))
+
+
 class _Frame:
     """One call of a checkpointed function."""
 
     def __init__(self, function, args, kwargs, random, recompute_context, check, early_stop):
-        self.function, self.args, self.kwargs = function, args, kwargs
+        self.function, self.kwargs = function, kwargs
+        self.args = _SavedArguments(args)
         self.random = random
         self.autocast = Settings()
         self.recompute_context = recompute_context
@@ -303,7 +322,7 @@ class _Frame:
                 raise _Enough
             return i
 
-        args = tuple(_detached(a) for a in self.args)
+        args = tuple(_detached(a) for a in self.args.restored())
         kwargs = {k: _detached(v) for k, v in self.kwargs.items()}
         again = self.random.again() if self.random is not None else contextlib.nullcontext()
         try:
@@ -354,6 +373,9 @@ def _without_reentry(function, preserve, context_fn, determinism_check, debug, e
     forward_context, recompute_context = context_fn()
     if determinism_check not in _CHECKS:
         raise ValueError(f"determinism_check should be one of {list(_CHECKS)}, but got {determinism_check}")
+    if not torch.is_grad_enabled():
+        with forward_context:
+            return function(*args, **kwargs)
     override = getattr(_settings, "early_stop", None)
     frame = _Frame(
         function,
@@ -364,9 +386,6 @@ def _without_reentry(function, preserve, context_fn, determinism_check, debug, e
         determinism_check == "default" or debug or bool(_debug),
         early_stop if override is None else override,
     )
-    if not torch.is_grad_enabled():
-        with forward_context:
-            return function(*args, **kwargs)
     with frame, forward_context, saved_tensors_hooks(frame.pack, frame.unpack):
         return function(*args, **kwargs)
 
