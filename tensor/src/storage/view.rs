@@ -259,12 +259,13 @@ impl Tensor {
         dispatch::call_view(Prim::Permute(crate::ops::shape::Permute(self.memory_order())), self)
     }
 
-    /// This tensor, which owns a storage, viewed in the dtype of `view`, a view of it, and conjugated and negated like
-    /// `view`.
+    /// This tensor, the base of `view`, viewed in the dtype of `view`, and conjugated and negated like `view`.
     pub(crate) fn seen_as(&self, view: &Tensor) -> Result<Tensor> {
         use crate::ops::complex::{AsComplex, AsReal};
         let mut y = self.in_memory_order()?;
         if view.dtype() != self.dtype() {
+            // Another dtype reads the memory itself.
+            y = lazily_as(&y, &y)?;
             let (own, its) = (self.dtype(), view.dtype());
             let is_pairs = own.is_complex() != its.is_complex() && own.to_real() == its.to_real();
             y = if !is_pairs {
@@ -276,10 +277,10 @@ impl Tensor {
                 dispatch::call_view(Prim::AsReal(AsReal), &y)?
             };
         }
-        if view.is_conj() {
+        if view.is_conj() != y.is_conj() {
             y = y.conj()?;
         }
-        if view.is_neg() { y.negative_view() } else { Ok(y) }
+        if view.is_neg() != y.is_neg() { y.negative_view() } else { Ok(y) }
     }
 
     /// A tensor whose memory holds the elements themselves: a copy if memory holds their conjugates or negatives. It is
