@@ -508,6 +508,30 @@ pub(crate) fn with_backward_n(y: &[Tensor], x: &[&Tensor], f: Box<dyn BackwardFn
     Ok(out)
 }
 
+/// A step whose gradient PyTorch does not have, either. Its backward says so.
+struct NotDifferentiable {
+    name: &'static str,
+    function: &'static str,
+}
+
+impl BackwardFn for NotDifferentiable {
+    fn name(&self) -> String {
+        self.name.to_string()
+    }
+    fn backward(&self, _: &[Option<Tensor>]) -> Result<Grads> {
+        Err(Error::not_implemented(format!("the derivative for '{}' is not implemented.", self.function)))
+    }
+}
+
+/// Return `y`, or an alias of it that is recorded as a result of `x`, if `x` needs a gradient. Backward raises
+/// PyTorch's error for a function without a derivative.
+pub(crate) fn not_differentiable(y: Tensor, x: &Tensor, name: &'static str, function: &'static str) -> Result<Tensor> {
+    if !may_need_grad(&[x]) {
+        return Ok(y);
+    }
+    with_backward(&y, &[x], Box::new(NotDifferentiable { name, function }))
+}
+
 /// Return an alias of `y` that is recorded as a result of `x`, and whose backward fails with this text.
 pub(crate) fn refuse_backward(y: &Tensor, x: &[&Tensor], name: &'static str, why: String) -> Result<Tensor> {
     with_backward(y, x, Box::new(Refused { name, why }))

@@ -18,6 +18,8 @@ pub(crate) enum Made {
     WithoutGrad,
     /// It cannot: the view is one of several results of a node.
     OneOfMany,
+    /// It cannot: the view was made in inference mode.
+    InInference,
 }
 
 /// How a view was made from the tensor that owns the storage.
@@ -70,6 +72,7 @@ impl Made {
     /// How a view of `x` that is made now may be changed in place.
     fn now(x: &Tensor) -> Made {
         match x.view_info() {
+            _ if crate::state::is_inference() => Made::InInference,
             _ if !crate::state::grad_enabled() => Made::WithoutGrad,
             Some(v) if !v.detached => v.made(),
             _ => Made::Ordinarily,
@@ -145,7 +148,8 @@ impl ViewInfo {
         match self.made.load(Relaxed) {
             0 => Made::Ordinarily,
             1 => Made::WithoutGrad,
-            _ => Made::OneOfMany,
+            2 => Made::OneOfMany,
+            _ => Made::InInference,
         }
     }
 
@@ -165,6 +169,13 @@ impl ViewInfo {
                 "This view is the output of a function that returns multiple views. Such functions do not allow the \
                 output views to be modified inplace. You should replace the inplace operation by an out-of-place one.",
             ),
+            Made::InInference => (
+                " is a view of a view which was created in inference mode and is being modified inplace in normal \
+                mode.",
+                "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by \
+                moving both the view and the inplace either both inside the inference_mode block (if you don't want \
+                the inplace to be tracked) or both outside (if you want the inplace to be tracked).",
+            ),
             _ => (
                 " is a view of a view which was created in no_grad mode and is being modified inplace with grad mode \
                 enabled.",
@@ -176,6 +187,9 @@ impl ViewInfo {
         let what = match x.grad_ref() {
             Some(GradRef::Node(n)) => {
                 format!("Output {} of {}{because}", x.output_nr(), n.name().trim_end_matches("Backward0"))
+            }
+            _ if self.made() == Made::InInference => {
+                "A view was created in inference mode and is being modified inplace in normal mode.".to_string()
             }
             _ => "A view was created in no_grad mode and is being modified inplace with grad mode enabled.".to_string(),
         };
@@ -246,6 +260,10 @@ impl Tensor {
         let mut y = self.alias(meta, strides, offset, Some(info))?;
         if let Some(conjugate) = lazy {
             y.toggle_lazy(conjugate);
+        }
+        if crate::state::is_inference() && !self.is_inference() && self.requires_grad() && y.dtype().is_inexact() {
+            // Nothing is recorded in inference mode, but a view of a normal tensor is normal. As in PyTorch, it is a leaf.
+            y.requires_grad_(true)?;
         }
         Ok(y)
     }

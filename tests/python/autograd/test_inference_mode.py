@@ -125,3 +125,44 @@ def test_a_model_gives_the_same_results_in_inference_mode(device):
     with torch.inference_mode():
         y = m(x)
     assert torch.equal(y, m(x).detach()) and y.is_inference() and not m[0].weight.is_inference()
+
+
+def test_views_of_normal_tensors_stay_normal(device):
+    leaf = torch.ones(4, requires_grad=True, device=device)
+    computed, plain = leaf * 1, torch.ones(4, device=device)
+    with torch.inference_mode():
+        for x in (leaf, computed):
+            for v in (x.view(2, 2), x[0], x[1:], x.unsqueeze(0), x.expand(2, 4), x.chunk(2)[0], x.reshape(4)):
+                assert v.requires_grad and v.is_leaf and v.grad_fn is None and not v.is_inference()
+            assert not x.detach().requires_grad and not x.data.requires_grad
+            assert not (x * 2).requires_grad and (x * 2).is_inference()
+        assert not plain[0].requires_grad
+        whole = computed.view(4)
+    (whole * 2).sum().backward()
+    assert whole.grad.tolist() == [2, 2, 2, 2] and leaf.grad is None
+    with torch.inference_mode():
+        v = computed[1:]
+        v.mul_(3)
+    assert computed.tolist() == [1, 3, 3, 3]
+    with pytest.raises(RuntimeError, match="A view was created in inference mode and is being modified inplace in"):
+        v.mul_(2)
+
+
+@pytest.mark.parametrize(
+    ("f", "name", "node"),
+    [
+        (lambda x: torch.unique(x), "_unique2", "Unique2Backward0"),
+        (lambda x: x.unique(return_counts=True)[0], "_unique2", "Unique2Backward0"),
+        (lambda x: torch.unique(x, dim=0), "unique_dim", "UniqueDimBackward0"),
+        (lambda x: torch.unique_consecutive(x), "unique_consecutive", "UniqueConsecutiveBackward0"),
+        (lambda x: torch.unique_consecutive(x, dim=0), "unique_consecutive", "UniqueConsecutiveBackward0"),
+    ],
+)
+def test_unique_values_require_a_gradient_that_is_an_error(device, f, name, node):
+    x = torch.tensor([3.0, 1.0, 1.0], device=device)
+    assert not f(x).requires_grad
+    y = f(x.requires_grad_())
+    assert y.requires_grad and type(y.grad_fn).__name__ == node
+    with pytest.raises(NotImplementedError, match=f"the derivative for '{name}' is not implemented."):
+        y.sum().backward()
+    assert not torch.unique(x, return_inverse=True)[1].requires_grad

@@ -1,6 +1,7 @@
 //! Distinct values and slices.
 
 use super::{host, many, ordered};
+use crate::graph::not_differentiable;
 use crate::op::{Prim, normalize_dim};
 use crate::ops::indexing;
 use crate::schema::{Row, Sample, Scope, Tier, index, n, t};
@@ -86,7 +87,10 @@ pub const ROWS: &[Row] = &[
         "_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, \
         Tensor, Tensor)",
         Tier::Composed,
-        |a| Ok(unique(a.tensor(0)?, a.bool(2)?, a.bool(3)?)?.into()),
+        |a| {
+            let (y, inverse, counts) = unique(a.tensor(0)?, a.bool(2)?, a.bool(3)?)?;
+            Ok((not_differentiable(y, a.tensor(0)?, "Unique2Backward0", "_unique2")?, inverse, counts).into())
+        },
         || {
             vec![
                 Sample::new(vec![many(), n(true), n(true), n(true)]).no_gradient(),
@@ -104,7 +108,10 @@ pub const ROWS: &[Row] = &[
         "unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) \
         -> (Tensor, Tensor, Tensor)",
         Tier::Composed,
-        |a| Ok(unique_slices(a.tensor(0)?, a.int(1)?, false, a.bool(3)?, a.bool(4)?)?.into()),
+        |a| {
+            let (y, inverse, counts) = unique_slices(a.tensor(0)?, a.int(1)?, false, a.bool(3)?, a.bool(4)?)?;
+            Ok((not_differentiable(y, a.tensor(0)?, "UniqueDimBackward0", "unique_dim")?, inverse, counts).into())
+        },
         || vec![Sample::new(vec![index(&[5, 2], 2), n(0), n(true), n(true), n(true)]).no_gradient()],
     )
     .doc(
@@ -120,11 +127,12 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| {
             let x = a.tensor(0)?;
-            Ok(match a.opt_int(3)? {
+            let (y, inverse, counts) = match a.opt_int(3)? {
                 None => unique_consecutive(x, a.bool(1)?, a.bool(2)?)?,
                 Some(d) => unique_slices(x, d, true, a.bool(1)?, a.bool(2)?)?,
-            }
-            .into())
+            };
+            let y = not_differentiable(y, x, "UniqueConsecutiveBackward0", "unique_consecutive")?;
+            Ok((y, inverse, counts).into())
         },
         || vec![Sample::new(vec![index(&[9], 2), n(true), n(true)]).no_gradient()],
     )
