@@ -339,7 +339,10 @@ fn walk(roots: Vec<(Edge, Tensor)>, keep_graph: bool, create_graph: bool, mut ta
                     .iter()
                     .zip(grads)
                     .enumerate()
-                    .map(|(i, (e, g))| if e.is_some() { g.map(|g| fitted(&node, i, g)).transpose() } else { Ok(None) })
+                    .map(|(i, (e, g))| match g {
+                        Some(g) if targets.want(e) => fitted(&node, i, g).map(Some),
+                        _ => Ok(None),
+                    })
                     .collect::<Result<_>>()?;
                 found.resize_with(node.edges().len(), || None);
                 after_step(&hooks, &mut found, &g)?;
@@ -565,7 +568,19 @@ pub fn backward_at(
     if inputs.is_empty() {
         return Err(Error::runtime("`inputs` argument to `backward` cannot be empty."));
     }
-    let c = captures(inputs, &roots)?;
+    let mut c = captures(inputs, &roots)?;
+    for x in inputs {
+        // The step that made an input runs for its hooks, and if it is the user's, as in PyTorch.
+        if let Edge::Node(n, _) = &x.edge {
+            let is_hooked = n.extras_if_any().is_some_and(|e| {
+                let extras = e.lock().unwrap_or_else(|e| e.into_inner());
+                !extras.hooks.pre.is_empty() || !extras.hooks.post.is_empty()
+            });
+            if is_hooked || n.user_function().is_some_and(|f| f.as_any().is_some()) {
+                c.needed.insert(node_at(n));
+            }
+        }
+    }
     let Targets::Only(c) = run(roots, keep, create_graph, Targets::Only(c))? else {
         unreachable!("the kind of target does not change")
     };

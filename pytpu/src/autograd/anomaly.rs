@@ -35,10 +35,11 @@ fn python_stack() -> String {
     }
 }
 
-/// Allow as many nested backward passes as Python allows nested calls, and raise its `RecursionError` beyond that.
+/// Allow four times as many nested backward passes as Python allows nested calls, and raise its `RecursionError` beyond
+/// that. Passes continue on new threads, so their calls are not nested in Python.
 fn depth_limit() -> (usize, fn() -> Error) {
     let limit = Python::attach(|py| py.import("sys")?.getattr("getrecursionlimit")?.call0()?.extract::<usize>());
-    (limit.unwrap_or(1000), || {
+    (limit.unwrap_or(1000).saturating_mul(4), || {
         let text = "maximum recursion depth exceeded in nested backward passes";
         callback_error(pyo3::exceptions::PyRecursionError::new_err(text))
     })

@@ -144,7 +144,7 @@ fn check_user_function(r: Option<GradRef>, nr: u32) -> Result<()> {
 /// The in-place form of any function. `f` computes the new value from an alias of `x`.
 pub fn apply(x: &Tensor, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()> {
     check_writable(x)?;
-    let alias = x.alias_with_history()?;
+    let alias = x.overwritten_operand()?;
     let y = {
         let _guard = state::Overwriting::set(x.storage_id());
         f(&alias)?

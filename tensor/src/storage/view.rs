@@ -211,16 +211,22 @@ impl ViewInfo {
         if !self.base.has_autograd() || !self.base.requires_grad() {
             return Ok(());
         }
-        let _grad = crate::state::GradMode::set(true);
-        let mut t = self.base.clone();
-        for op in self.ops() {
-            t = dispatch::call_view(op.clone(), &t)?;
-        }
+        let t = self.remade()?;
         if let Some(GradRef::Node(n)) = t.grad_ref() {
             let nr = t.output_nr();
             graph::replace_history(x, Some(GradRef::Node(n)), nr);
         }
         Ok(())
+    }
+
+    /// The view as it is made from its base now, with a history of its own.
+    fn remade(&self) -> Result<Tensor> {
+        let _grad = crate::state::GradMode::set(true);
+        let mut t = self.base.clone();
+        for op in self.ops() {
+            t = dispatch::call_view(op.clone(), &t)?;
+        }
+        Ok(t)
     }
 
     pub(crate) fn mark_history_current(&self, x: &Tensor) {
@@ -357,6 +363,21 @@ impl Tensor {
             t.set_new_grad_ref(r, self.output_nr());
         }
         Ok(t)
+    }
+
+    /// The operand that stands for this tensor in an op that overwrites it: an alias with the history. The new history
+    /// of a view begins at its base, so hooks on the view do not see the gradients of later results.
+    pub(crate) fn overwritten_operand(&self) -> Result<Tensor> {
+        let is_hooked = |r: &GradRef| match r {
+            GradRef::Node(n) => n.extras_if_any().is_some_and(|e| {
+                e.lock().unwrap_or_else(|e| e.into_inner()).before.iter().any(|h| h.1 == self.output_nr())
+            }),
+            GradRef::Leaf(_) => false,
+        };
+        match self.view_info().filter(|v| !v.detached && v.base.requires_grad()) {
+            Some(v) if self.history()?.as_ref().is_some_and(is_hooked) => v.remade(),
+            _ => self.alias_with_history(),
+        }
     }
 
     /// The device value of this tensor: that of the storage, or the result of the chain of views on it.

@@ -288,7 +288,12 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         def run(*grads):
             if ctx.__dict__.get("materialize_grads", True):
                 node = _C._node_of(key)
-                grads = [_C._zeros_for(node, i) if g is None else g for i, g in enumerate(grads)]
+                # A context may leave out the outputs that have no gradient.
+                all_grads = ctx.__dict__.get("_materialize_non_diff_grads", True)
+                grads = [
+                    _C._zeros_for(node, i) if g is None and (all_grads or differentiable[i]) else g
+                    for i, g in enumerate(grads)
+                ]
             given = iter(grads)
             grads = [next(given) if is_one else None for is_one in is_tensor]
             found = rule(ctx, *grads)
