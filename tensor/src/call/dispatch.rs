@@ -305,9 +305,12 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
     debug_assert!(op.is_view());
     if let Prim::AsStrided(w) = &op
         && !w.own
-        && let Some(own) = own_window(w, x)?
+        && begins_at_view(w, x)
     {
-        return call_view(Prim::AsStrided(Box::new(own)), x);
+        return match w.within(x) {
+            Some(own) => call_view(Prim::AsStrided(Box::new(own)), x),
+            None => w.beyond(x),
+        };
     }
     let seen;
     let untracked = |v: &ViewInfo| {
@@ -356,28 +359,19 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
     Ok(y)
 }
 
-/// A window on the storage as a window on the elements of `x`. It is for history that begins at a view, or at a tensor
-/// that does not hold its storage from the start and row major, such as a parameter whose `data` is a view.
-fn own_window(w: &AsStrided, x: &Tensor) -> Result<Option<AsStrided>> {
+/// Whether the history of a window on the storage begins at `x`, a view, or a tensor that does not hold its storage from
+/// the start and row major, such as a parameter whose `data` is a view.
+fn begins_at_view(w: &AsStrided, x: &Tensor) -> bool {
     let base = match x.view_info() {
         Some(v) if !v.is_detached() => &v.base,
         _ => x,
     };
     if !state::grad_enabled() || !(x.requires_grad() || base.requires_grad()) || x.numel() == 0 {
-        return Ok(None);
+        return false;
     }
     let begins_storage = base.storage_offset() == 0 && !base.is_lazy() && base.is_dense() && w.end() <= base.numel();
     let seen_otherwise = x.dtype() != base.dtype() || x.is_lazy();
-    if (begins_storage || seen_otherwise) && (base.requires_grad() || !x.requires_grad()) {
-        return Ok(None);
-    }
-    match w.within(x) {
-        None => Err(Error::not_implemented(
-            "as_strided, with a history, beyond the elements of a tensor whose data is a view",
-        )
-        .note("call .clone() on that view first")),
-        own => Ok(own),
-    }
+    !((begins_storage || seen_otherwise) && (base.requires_grad() || !x.requires_grad()))
 }
 
 /// Run a pointwise op that writes its result into `out`, which has the inferred description, needs no gradient and is

@@ -93,10 +93,45 @@ def test_windows_on_a_parameter_whose_data_is_a_view(data, window, device):
     assert not torch.equal(data(x), q) and torch.equal(p, data(x))
 
 
-def test_windows_beyond_a_parameter_are_not_differentiable(device):
+def test_windows_beyond_a_parameter_have_a_gradient_within_it(device):
     x = torch.arange(6.0, device=device).view(3, 2)
     p = torch.nn.Parameter(torch.zeros(2, 2, device=device))
     p.data = x[1:]
-    with pytest.raises(NotImplementedError, match="beyond the elements of a tensor whose data is a view"):
-        p.as_strided((2,), (2,), 0)
-    assert p.detach().as_strided((2,), (2,), 0).tolist() == [0, 2]
+    y = p.as_strided((2,), (2,), 0)
+    assert y.tolist() == [0, 2] == p.detach().as_strided((2,), (2,), 0).tolist()
+    y.sum().backward()
+    assert p.grad.tolist() == [[1, 0], [0, 0]]
+    with pytest.raises(RuntimeError, match="is a view and is being modified inplace"):
+        y.mul_(2)
+
+
+LEAVES = {
+    "steps": lambda d: torch.arange(36.0, device=d).view(6, 6)[::2, 1::2],
+    "offset": lambda d: torch.arange(10.0, device=d)[2:6],
+    "transposed": lambda d: torch.arange(6.0, device=d).view(2, 3).t(),
+    "parameter": lambda d: torch.nn.Parameter(torch.arange(10.0, device=d)[2:6]),
+}
+# For each leaf and window, the sum of the gradient of `((y * w) ** 2).sum()` as PyTorch gives it.
+WINDOWS = [((2, 2), (1, 2), 0), ((3,), (1,), 1), ((2, 3), (0, 1), 1), ((2,), (2,), 2), ((2, 2), (1, 1), 2)]
+SUMS = {
+    "steps": [114.0, 56.0, 304.0, 0.0, 78.0],
+    "offset": [112.0, 70.0, 386.0, 36.0, 210.0],
+    "transposed": [130.0, 72.0, 420.0, 36.0, 210.0],
+    "parameter": [112.0, 70.0, 386.0, 36.0, 210.0],
+}
+
+
+@pytest.mark.parametrize("leaf", LEAVES)
+def test_windows_beyond_the_elements_of_a_leaf(device, leaf):
+    for (size, stride, offset), total in zip(WINDOWS, SUMS[leaf]):
+        x = LEAVES[leaf](device).requires_grad_()
+        y = x.as_strided(size, stride, offset)
+        w = torch.arange(1.0, y.numel() + 1, device=device).view(y.shape)
+        assert y.tolist() == x.detach().as_strided(size, stride, offset).tolist()
+        ((y * w) ** 2).sum().backward()
+        assert x.grad.sum().item() == total
+        x.grad = None
+        (g,) = torch.autograd.grad((x.as_strided(size, stride, offset) ** 3).sum(), x, create_graph=True)
+        g.sum().backward()
+        inside = x.grad.flatten()[x.detach().flatten() > 0].div(6)
+        assert ((inside == inside.round()) & (inside >= 0)).all()

@@ -289,6 +289,22 @@ impl AsStrided {
     pub(crate) fn within(&self, x: &Tensor) -> Option<AsStrided> {
         self.moved(&Layout::of(x), &Layout::contiguous(*x.dims()), true)
     }
+    /// The window on the storage of `x`, as a result of `x`. Elements of the window outside of `x` get no gradient.
+    ///
+    /// # Errors
+    /// `Runtime` when the window reaches beyond the storage.
+    pub(crate) fn beyond(&self, x: &Tensor) -> Result<Tensor> {
+        let y = crate::state::no_grad(|| dispatch::call_view(Prim::AsStrided(Box::new(*self)), x))?;
+        let start = self.offset.min(x.storage_offset());
+        let from_start =
+            |dims: Dims, strides: Dims, offset: usize| AsStrided { dims, strides, offset: offset - start, own: false };
+        let backward = BeyondBackward {
+            window: from_start(self.dims, self.strides, self.offset),
+            operand: from_start(*x.dims(), *x.strides(), x.storage_offset()),
+            repeats: crate::inplace::repeats_elements(x),
+        };
+        crate::graph::with_backward(&y, &[x], Box::new(backward))
+    }
     /// Element type of positions in a program.
     fn ty(&self) -> torchtpu_stablehlo::Type {
         torchtpu_stablehlo::Type::new(&self.dims, torchtpu_stablehlo::ElementType::S64)
@@ -319,6 +335,40 @@ impl AsStrided {
             p = crate::memory::collect(p.iter().flat_map(|&b| (0..n).map(move |i| b + (i * s) as i64)));
         }
         p
+    }
+}
+
+/// The gradient of a window that reaches beyond the elements of its operand. Places are counted from the first element
+/// of either.
+struct BeyondBackward {
+    window: AsStrided,
+    operand: AsStrided,
+    repeats: bool,
+}
+
+impl crate::graph::BackwardFn for BeyondBackward {
+    fn name(&self) -> String {
+        "AsStridedBackward0".to_string()
+    }
+    fn backward(&self, g: &[Option<Tensor>]) -> Result<crate::op::Grads> {
+        let Some(g) = g.first().and_then(Option::as_ref) else { return Ok(smallvec![None]) };
+        let places = |w: &AsStrided| Tensor::from_slice_on(&w.positions(), &[w.dims.numel()], g.device());
+        let (from, to) = (places(&self.window)?, places(&self.operand)?);
+        let memory = g.meta().with_dims(Dims::new(&[self.window.end().max(self.operand.end())]));
+        let added = |at: &Tensor, g: &Tensor| {
+            let flat = g.reshape_dims(Dims::new(&[g.numel()]))?;
+            super::indexing::index_add(&Tensor::zeros_like_meta(&memory)?, 0, at, &flat)
+        };
+        let mut sum = added(&from, g)?;
+        if self.repeats {
+            // Elements in one place share its gradient.
+            let ones = Tensor::full_meta(&memory.with_dims(self.operand.dims), crate::Scalar::Int(1))?;
+            sum = sum.div(&added(&to, &ones)?.maximum_scalar(1)?)?;
+        }
+        Ok(smallvec![Some(sum.index_select(0, &to)?.reshape_dims(self.operand.dims)?)])
+    }
+    fn is_view_output(&self, _nr: u32) -> bool {
+        true
     }
 }
 
