@@ -1698,7 +1698,7 @@ def gradient(
 def gradient(
     input: Tensor,
     *,
-    spacing: Number | _complex | Sequence[_float] | Sequence[Tensor],
+    spacing: Number | _complex | Sequence[Number | _complex] | Sequence[Tensor],
     dim: Sequence[_int],
     edge_order: _int = 1,
 ) -> tuple[Tensor, ...]: ...
@@ -1706,7 +1706,11 @@ def gradient(
 def gradient(input: Tensor, *, dim: Sequence[_int], edge_order: _int = 1) -> tuple[Tensor, ...]: ...
 @overload
 def gradient(
-    input: Tensor, *, spacing: Sequence[_float] | Sequence[Tensor], dim: _int | None = None, edge_order: _int = 1
+    input: Tensor,
+    *,
+    spacing: Sequence[Number | _complex] | Sequence[Tensor],
+    dim: _int | None = None,
+    edge_order: _int = 1,
 ) -> tuple[Tensor, ...]: ...
 def greater(input: Tensor, other: Tensor | Number | _complex, *, out: Tensor | None = None) -> Tensor: ...
 def greater_(input: Tensor, other: Tensor | Number | _complex) -> Tensor: ...

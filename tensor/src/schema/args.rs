@@ -136,7 +136,7 @@ impl<'a> Args<'a> {
     /// A number as `f64`, or `None`.
     #[inline]
     pub fn opt_float(&self, i: usize) -> Result<Option<f64>> {
-        Ok(self.opt_scalar(i)?.map(Scalar::to_f64))
+        if matches!(self.0[i], Arg::None) { Ok(None) } else { self.float(i).map(Some) }
     }
     /// A truth value.
     #[inline]
@@ -170,6 +170,13 @@ impl<'a> Args<'a> {
             Arg::Floats(v) => Ok(Some(v)),
             Arg::None => Ok(None),
             _ => Err(self.wrong(i, "tuple of floats")),
+        }
+    }
+    /// A list of numbers.
+    pub fn scalars(&self, i: usize) -> Result<&'a [Scalar]> {
+        match self.0[i] {
+            Arg::Scalars(v) => Ok(v),
+            _ => Err(self.wrong(i, "tuple of Scalars")),
         }
     }
     /// A string.

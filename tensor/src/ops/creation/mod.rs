@@ -122,6 +122,7 @@ pub(crate) fn check_range(v: Scalar, dtype: DType) -> Result<()> {
         DType::F16 => "c10::Half",
         DType::BF16 => "c10::BFloat16",
         DType::F32 => "float",
+        DType::F64 => "double",
         _ => return Ok(()),
     };
     let bits = 8 * dtype.size_bytes() as u32;
@@ -139,7 +140,8 @@ pub(crate) fn check_range(v: Scalar, dtype: DType) -> Result<()> {
             let largest = match dtype {
                 DType::F16 => 65504.0,
                 DType::BF16 => 3.389_531_389_251_535_5e38,
-                _ => f32::MAX as f64,
+                DType::F32 => f32::MAX as f64,
+                _ => f64::MAX,
             };
             !v.to_f64().is_finite() || v.to_f64().abs() <= largest
         }

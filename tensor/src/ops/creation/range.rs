@@ -13,6 +13,9 @@ impl Tensor {
     /// # Errors
     /// `Runtime` when the bounds and the step do not agree.
     pub fn arange(start: Scalar, end: Scalar, step: Scalar, dtype: DType, device: Device) -> Result<Tensor> {
+        for v in [start, end, step] {
+            super::check_range(v, DType::F64)?;
+        }
         let (a, b, s) = (start.to_f64(), end.to_f64(), step.to_f64());
         if s == 0.0 {
             return Err(Error::runtime("step must be nonzero"));

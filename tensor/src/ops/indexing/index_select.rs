@@ -354,6 +354,13 @@ pub fn index_fill(x: &Tensor, dim: i64, index: &Tensor, value: Operand<'_>) -> R
     let size = x1.dims()[dim];
     let i1 = guard(&i1, -(size as i64), size, move |i| out_of_bounds(i, dim, size).in_op("index_fill"))?;
     let wrapped = pointwise::select(&i1.lt_scalar(0)?, &i1.add_scalar(size as i64)?, &i1)?;
+    let is_complex = match value {
+        Operand::Scalar(s) => s.dtype().is_complex(),
+        Operand::Tensor(v) => v.dtype().is_complex(),
+    };
+    if is_complex && !x.dtype().is_complex() {
+        return Err(Error::runtime("index_fill_(): Converting complex Scalar to non-complex type is not supported"));
+    }
     let value = fill_value("index_fill_", x, value)?;
     dispatch::call(Prim::IndexAdd(IndexAdd { dim, accumulate: false }), &[&x1, &wrapped, &value])?
         .reshape_dims(*x.dims())
@@ -361,7 +368,10 @@ pub fn index_fill(x: &Tensor, dim: i64, index: &Tensor, value: Operand<'_>) -> R
 
 /// [`index_add`] of `src` times `alpha`. 16-bit floats are rounded once, at the end.
 fn index_add_scaled(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, alpha: Scalar) -> Result<Tensor> {
-    if alpha.to_f64() == 1.0 {
+    if alpha.to_complex().1 != 0.0 {
+        crate::ops::creation::check_range(alpha, src.dtype())?;
+    }
+    if alpha.to_complex() == (1.0, 0.0) {
         return index_add(x, dim, index, src);
     }
     if x.dtype().is_half() && x.dtype() == src.dtype() {

@@ -189,7 +189,12 @@ fn fill_value(op: &str, x: &Tensor, value: Operand<'_>) -> Result<Tensor> {
             super::creation::check_range(s, x.dtype())?;
             Tensor::number(s, x.dtype())
         }
-        Operand::Tensor(v) if v.dims().is_empty() => v.to_dtype(x.dtype()),
+        Operand::Tensor(v) if v.dims().is_empty() => {
+            if v.dtype().is_complex() && !x.dtype().is_complex() {
+                super::creation::check_range(v.item()?, x.dtype())?;
+            }
+            v.to_dtype(x.dtype())
+        }
         Operand::Tensor(v) => Err(Error::runtime(format!(
             "{op} only supports a 0-dimensional value tensor, but got tensor with {} dimension(s).",
             v.dims().len()

@@ -89,6 +89,11 @@ impl Fused for Addmm {
 
 /// `beta * x + alpha * product`. `beta = 0` ignores `x`, even if it is NaN.
 fn blend(x: &Tensor, product: Tensor, beta: Scalar, alpha: Scalar) -> Result<Tensor> {
+    if !product.dtype().is_complex() && !x.dtype().is_complex() {
+        for number in [beta, alpha].into_iter().filter(|s| s.to_complex().1 != 0.0) {
+            crate::ops::creation::check_range(number, product.dtype())?;
+        }
+    }
     let whole = |s: Scalar| match product.dtype() {
         DType::Bool => Scalar::Bool(s.to_i64() != 0),
         d if d.is_inexact() => s,
@@ -214,10 +219,5 @@ pub(super) fn addr(x: &Tensor, a: &Tensor, b: &Tensor, beta: Scalar, alpha: Scal
         return blend(x, scaled.outer(b)?, beta, Scalar::Int(1));
     }
     let product = a.outer(b)?;
-    if [beta, alpha].iter().any(|s| s.to_complex().1 != 0.0) && !product.dtype().is_complex() && !x.dtype().is_complex()
-    {
-        let text = format!("value cannot be converted to type {} without overflow", x.dtype().c_name());
-        return Err(Error::runtime(text));
-    }
     blend(x, product, beta, alpha)
 }

@@ -3,11 +3,11 @@
 use crate::op::{normalize_dim, normalize_dims};
 use crate::ops::concat::cat;
 use crate::schema::{Args, Ret};
-use crate::{Error, Result, Tensor, default_dtype};
+use crate::{Error, Result, Scalar, Tensor, default_dtype, scalar};
 
 /// Distances between points along a dimension.
 pub(super) enum Spacing {
-    Even(f64),
+    Even(Scalar),
     Points(Tensor),
 }
 
@@ -32,7 +32,7 @@ fn gradient(x: &Tensor, dims: Option<Vec<i64>>, spacing: Vec<Spacing>, edge: i64
         .enumerate()
         .map(|(i, &d)| {
             let even = match spacing.get(if spacing.len() == 1 { 0 } else { i }) {
-                None => 1.0,
+                None => Scalar::Int(1),
                 Some(Spacing::Even(h)) => *h,
                 Some(Spacing::Points(p)) => return uneven_gradient(&x, d, p, edge),
             };
@@ -48,7 +48,7 @@ fn gradient(x: &Tensor, dims: Option<Vec<i64>>, spacing: Vec<Spacing>, edge: i64
                 (three(at(0)?, at(1)?, at(2)?)?, three(at(-1)?, at(-2)?, at(-3)?)?.neg()?)
             };
             let y = cat(&[&first, &middle, &last], d)?;
-            if even == 1.0 { Ok(y) } else { y.div_scalar(even) }
+            if even.to_complex() == (1.0, 0.0) { Ok(y) } else { y.div_scalar(even) }
         })
         .collect()
 }
@@ -62,7 +62,8 @@ fn uneven_gradient(x: &Tensor, d: usize, points: &Tensor, edge: i64) -> Result<T
             points.numel()
         )));
     }
-    let points = points.to_dtype(x.dtype())?;
+    // Complex coordinates of real values have complex derivatives.
+    let points = points.to_dtype(scalar::promote_types(points.dtype(), x.dtype()))?;
     let step = points.narrow(0, 1, size - 1)?.sub(&points.narrow(0, 0, size - 1)?)?;
     let mut along = vec![1; x.dims().len()];
     along[d] = -1;
@@ -118,7 +119,7 @@ pub(super) fn gradient_row(a: &Args<'_>, spacing: Vec<Spacing>, dim: usize, one:
 }
 
 pub(super) fn evenly(a: &Args<'_>, i: usize) -> Result<Vec<Spacing>> {
-    Ok(a.opt_floats(i)?.unwrap_or(&[]).iter().map(|&h| Spacing::Even(h)).collect())
+    Ok(a.scalars(i)?.iter().map(|&h| Spacing::Even(h)).collect())
 }
 
 pub(super) fn at_points(a: &Args<'_>, i: usize) -> Result<Vec<Spacing>> {

@@ -18,7 +18,7 @@ use crate::schema::{
     Aliasing, Fill, OutDType, Ret, Row, Sample, SampleArg, Scope, Tier, index, ints, mask, messages, n, positive, t,
     widely,
 };
-use crate::{DeviceKind, Error, Result, Tensor, samples};
+use crate::{DeviceKind, Error, Result, Scalar, Tensor, samples};
 use covariance::{corrcoef, cov};
 use diff::diff;
 use gradient::{Spacing, at_points, evenly, gradient_row};
@@ -249,7 +249,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "gradient.scalarint(Tensor self, *, Scalar? spacing=None, int? dim=None, int edge_order=1) -> Tensor[]",
         Tier::Composed,
-        |a| gradient_row(a, a.opt_float(1)?.map(Spacing::Even).into_iter().collect(), 2, true, false),
+        |a| gradient_row(a, a.opt_scalar(1)?.map(Spacing::Even).into_iter().collect(), 2, true, false),
         samples!([t(&[3, 4])], [t(&[3, 4]), n(0.5), n(1), n(2)]),
     )
     .doc(
@@ -263,7 +263,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "gradient.scalararray(Tensor self, *, Scalar spacing, int[] dim, int edge_order=1) -> Tensor[]",
         Tier::Composed,
-        |a| gradient_row(a, vec![Spacing::Even(a.float(1)?)], 2, false, false),
+        |a| gradient_row(a, vec![Spacing::Even(a.scalar(1)?)], 2, false, false),
         samples!([t(&[3, 4]), n(2), ints(&[1, 0])]),
     )
     .scope(Scope::Function)
@@ -277,18 +277,18 @@ pub const ROWS: &[Row] = &[
     .scope(Scope::Function)
     .no_out(),
     Row::new(
-        "gradient.scalarrayint(Tensor self, *, float[] spacing, int? dim=None, int edge_order=1) -> Tensor[]",
+        "gradient.scalarrayint(Tensor self, *, Scalar[] spacing, int? dim=None, int edge_order=1) -> Tensor[]",
         Tier::Composed,
         |a| gradient_row(a, evenly(a, 1)?, 2, true, true),
-        samples!([t(&[3, 4]), SampleArg::Floats(vec![0.5, 2.0])]),
+        samples!([t(&[3, 4]), SampleArg::Scalars(vec![Scalar::Float(0.5), Scalar::Int(2)])]),
     )
     .scope(Scope::Function)
     .no_out(),
     Row::new(
-        "gradient.scalarrayarray(Tensor self, *, float[] spacing, int[] dim, int edge_order=1) -> Tensor[]",
+        "gradient.scalarrayarray(Tensor self, *, Scalar[] spacing, int[] dim, int edge_order=1) -> Tensor[]",
         Tier::Composed,
         |a| gradient_row(a, evenly(a, 1)?, 2, false, true),
-        samples!([t(&[3, 4]), SampleArg::Floats(vec![0.5, 2.0]), ints(&[1, 0])]),
+        samples!([t(&[3, 4]), SampleArg::Scalars(vec![Scalar::Float(0.5), Scalar::Int(2)]), ints(&[1, 0])]),
     )
     .scope(Scope::Function)
     .no_out(),
