@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyUserWarning, PyValueError}
 use pyo3::ffi::*;
 use pyo3::prelude::*;
 use torchtpu_tensor::schema::{Aliasing, Arg, Args, DTypeMessage, DTypeWithOut, OutDType, OutShape, Ret, Row};
-use torchtpu_tensor::{DType, Device, Tensor, can_cast, inplace, state};
+use torchtpu_tensor::{DType, Device, Error, Tensor, can_cast, inplace, state};
 
 /// Take `dtype=` and `device=` of a call from `out=`, and raise an error for other values.
 pub fn follow_out(name: &str, o: &Overload, args: &mut [Arg<'_>], out: *mut PyObject) -> Outcome<()> {
@@ -238,11 +238,38 @@ unsafe fn fill_out(o: *mut PyObject, y: Tensor, function: &str, row: &Row) -> Ou
                 PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)
             })?;
         }
-        if y.numel() * x.dtype().size_bytes() > x.storage_bytes() && !x.is_resizable() {
-            return Err(PyRuntimeError::new_err("Trying to resize storage that is not resizable").into());
-        }
-        let new = torchtpu_tensor::no_grad(|| y.detach().to_dtype(x.dtype())?.to_device(x.device()))?;
+        let new = torchtpu_tensor::no_grad(|| resized(x, &y))?;
         replace(o, if new.pyobject().is_null() { new } else { new.detach() });
     }
     Ok(())
+}
+
+/// Return the tensor with the elements of `y` that takes the place of `x`. It has the dtype and device of `x`. It begins
+/// where `x` begins in the storage, so that other views of the storage see the elements. If the storage is too small, it
+/// gets a storage of its own, and the old one gets the elements that fit.
+fn resized(x: &Tensor, y: &Tensor) -> torchtpu_tensor::Result<Tensor> {
+    let y = y.detach().to_dtype(x.dtype())?.to_device(x.device())?;
+    let room = (x.storage_bytes() / x.dtype().size_bytes()).saturating_sub(x.storage_offset());
+    let fits = y.numel() <= room;
+    if !fits && !x.is_resizable() {
+        return Err(Error::runtime("Trying to resize storage that is not resizable"));
+    }
+    // An empty view does not know where it begins.
+    if room == 0 || x.numel() == 0 || y.numel() == 0 {
+        return Ok(y);
+    }
+    let sizes = |t: &Tensor| t.dims().iter().map(|n| *n as i64).collect::<Vec<_>>();
+    let own = x.detach();
+    let window = |like: &Tensor| {
+        let strides: Vec<i64> = like.dims().contiguous_strides().iter().map(|n| *n as i64).collect();
+        own.as_strided(&sizes(like), &strides, Some(x.storage_offset() as i64))
+    };
+    if fits {
+        let new = window(&y)?;
+        new.copy_(&y)?;
+        return Ok(new.detach());
+    }
+    let first = y.reshape(&[-1])?.narrow(0, 0, room as i64)?;
+    window(&first)?.copy_(&first)?;
+    Ok(y)
 }
