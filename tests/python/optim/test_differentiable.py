@@ -68,3 +68,12 @@ def test_lbfgs_at_a_gradient_of_zero():
 
         assert optimizer.step(closure).item() == 0 and w.tolist() == [0, 0]
         assert type(optimizer.state[w]["t"]) is type(lr)
+
+
+def test_the_first_momentum_is_a_constant(device):
+    g = torch.tensor([1.0, 2.0], device=device, requires_grad=True)
+    p = torch.zeros(2, device=device)
+    p.grad = g
+    optim.SGD([p], lr=0.1, momentum=0.9, nesterov=True, differentiable=True).step()
+    (got,) = torch.autograd.grad(p.sum(), g)
+    assert got.tolist() == pytest.approx([-0.1, -0.1]) and p.tolist() == pytest.approx([-0.19, -0.38])

@@ -248,7 +248,7 @@ class LBFGS(Optimizer):
             t = lr
             if state["n_iter"] == 1:
                 size = grad.abs().sum().item()
-                t = 1.0 / size * lr if size > 1.0 else lr
+                t = (1.0 / size if size > 1.0 else 1.0) * lr
             slope = grad.dot(d).item()
             if slope > -change:
                 break

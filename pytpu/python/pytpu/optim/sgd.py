@@ -153,7 +153,7 @@ class SGD(Optimizer):
             if buffer is None and p.device.type == "tpu":
                 # Use the same program as later steps.
                 buffer = state["momentum_buffer"] = torch.zeros_like(grad)
-                buffer.mul_(momentum).add_(grad, alpha=1)
+                buffer.mul_(momentum).add_(grad.detach(), alpha=1)
             elif buffer is None:
                 buffer = grad.detach().clone()
                 state["momentum_buffer"] = buffer
