@@ -369,8 +369,10 @@ fn begins_at_view(w: &AsStrided, x: &Tensor) -> bool {
     if !state::grad_enabled() || !(x.requires_grad() || base.requires_grad()) || x.numel() == 0 {
         return false;
     }
-    let begins_storage = base.storage_offset() == 0 && !base.is_lazy() && base.is_dense() && w.end() <= base.numel();
-    let seen_otherwise = x.dtype() != base.dtype() || x.is_lazy();
+    // A conjugated base, such as a parameter that was made from a conjugate, does not show the storage.
+    let is_plain = base.storage_offset() == 0 && !base.is_lazy() && base.is_dense();
+    let begins_storage = is_plain && w.end() <= base.numel();
+    let seen_otherwise = is_plain && (x.dtype() != base.dtype() || x.is_lazy());
     !((begins_storage || seen_otherwise) && (base.requires_grad() || !x.requires_grad()))
 }
 

@@ -19,6 +19,7 @@ ALIASES = {
     "detach": lambda v: v.detach(),
     "twice": lambda v: v.detach().detach(),
     "data": lambda v: v.data,
+    "leaf": lambda v: v.detach().requires_grad_(),
     "Parameter": lambda v: torch.nn.Parameter(v),
     "copy": lambda v: copy.copy(v),
     "assigned": lambda v: _assigned(v),
