@@ -406,13 +406,10 @@ fn assign(x: &Tensor, key: Vec<Item>, value: Tensor, number: Option<Scalar>) -> 
     {
         // A mask on the host works for every device, as an index does.
         let mask = &if mask.device() == Device::CPU { mask.to_device(x.device())? } else { mask.clone() };
-        let (value, mask) = (
-            &if value.dtype() == x.dtype() { value } else { value.to_dtype(x.dtype())? },
-            &(mask.dims().len()..x.dims().len()).try_fold(mask.clone(), |m, _| m.unsqueeze(-1))?,
-        );
+        let mask = &(mask.dims().len()..x.dims().len()).try_fold(mask.clone(), |m, _| m.unsqueeze(-1))?;
         let fill = match number {
             Some(n) => Arg::Scalar(n),
-            None => Arg::Tensor(value),
+            None => Arg::Tensor(&value),
         };
         let overload = if number.is_some() { "Scalar" } else { "Tensor" };
         if inplace::overlaps_itself(x) {
