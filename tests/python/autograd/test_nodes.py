@@ -148,7 +148,7 @@ def test_hooks_on_a_view_do_not_see_later_values(device):
     v.register_hook(lambda g: log.append(["new", g.tolist()]))
     (used.sum() + base.sum() + (v * 5).sum()).backward()
     # Through `used` for the old values, and for the new ones.
-    assert sorted(map(str, log)) == sorted(map(str, [[3, 3], ["new", [5, 5]]]))
+    assert len(log) == 2 and [3, 3] in log and ["new", [5, 5]] in log
     assert x.grad.tolist() == [9, 9, 1, 1]
     log.clear()
     base = x * 1
