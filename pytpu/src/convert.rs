@@ -249,7 +249,7 @@ unsafe fn read(o: *mut PyObject, dims: &[usize], depth: usize, out: &mut Numbers
                 out.push(Scalar::Int(v), DType::I64);
                 return Ok(());
             }
-            if let Some(s) = objects::number(o) {
+            if let Some(s) = objects::number(o).filter(|s| !matches!(s, Scalar::Unsigned(_))) {
                 // NumPy's scalars have a type of their own.
                 let name = objects::type_name(o);
                 let kind = name.strip_prefix("numpy.").and_then(|n| DType::ALL.into_iter().find(|d| d.name() == n));
@@ -316,6 +316,17 @@ fn ragged(dims: &[usize], depth: usize, got: usize) -> Failure {
     PyValueError::new_err(format!("expected sequence of length {want} at dim {depth} (got {got})")).into()
 }
 
+/// Return whether an integer dtype has the whole part of a float.
+fn holds(v: f64, dtype: DType) -> bool {
+    let bits = 8 * dtype.size_bytes() as i32;
+    let (low, high) = match dtype {
+        DType::U8 => (0.0, 255.0),
+        DType::I64 => (-2f64.powi(63), 2f64.powi(63)),
+        _ => (-2f64.powi(bits - 1), 2f64.powi(bits - 1) - 1.0),
+    };
+    (low..=high).contains(&v)
+}
+
 fn from_numbers(values: &[Scalar], dims: &[usize], dtype: DType) -> Outcome<Tensor> {
     let size = dtype.size_bytes();
     let mut bytes = memory::with_capacity(values.len() * size);
@@ -332,6 +343,7 @@ fn from_numbers(values: &[Scalar], dims: &[usize], dtype: DType) -> Outcome<Tens
             (Scalar::Int(i), DType::I8) => i8::try_from(*i).is_ok(),
             (Scalar::Int(i), DType::I16) => i16::try_from(*i).is_ok(),
             (Scalar::Int(i), DType::I32) => i32::try_from(*i).is_ok(),
+            (Scalar::Float(f), d) if d.is_int() => holds(*f, d),
             _ => true,
         };
         if !fits {
@@ -489,11 +501,7 @@ fn from_interface(array: &Bound<'_, PyAny>, interface: &Bound<'_, PyAny>) -> PyR
         return Tensor::empty(&meta).or_raise();
     }
     // Complex numbers have the alignment of their parts.
-    if address % dtype.to_real().size_bytes() != 0 {
-        return Err(PyValueError::new_err(
-            "given numpy array is not aligned to its element size. Copy the numpy array to reallocate the memory.",
-        ));
-    }
+    let is_aligned = address.is_multiple_of(dtype.to_real().size_bytes());
     // The last element that sizes and strides reach.
     let reach = dims.iter().zip(&strides).try_fold(1usize, |sum, (n, s)| sum.checked_add((n - 1).checked_mul(*s)?));
     let end = reach.and_then(|n| n.checked_mul(size)).and_then(|n| n.checked_add(address));
@@ -501,10 +509,33 @@ fn from_interface(array: &Bound<'_, PyAny>, interface: &Bound<'_, PyAny>) -> PyR
     if address == 0 || end.is_none_or(|n| n >> 57 != 0) {
         return Err(too_large());
     }
+    if !is_aligned {
+        torchtpu_tensor::warn_once!(
+            "The given NumPy array is not aligned to its element size. Its elements are copied, so the tensor does not \
+            share memory with it.",
+        )
+        .or_raise()?;
+        let mut bytes = memory::with_capacity(meta.numel() * size);
+        for place in places(&dims, &strides) {
+            let from = (address + place * size) as *const u8;
+            // SAFETY: the array promises that its memory covers these sizes and strides, and it lives during this call.
+            bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(from, size) });
+        }
+        return Tensor::from_bytes(&bytes, &dims, dtype).or_raise();
+    }
     let keep = Kept(Some(array.clone().unbind()));
     // SAFETY: the array promises that its memory covers these sizes and strides. The memory lives as long as the array,
     // which the tensor keeps. The alignment was checked above.
     Ok(unsafe { Tensor::from_foreign(&meta, &strides, address as *mut u8, Box::new(keep)) })
+}
+
+/// Return the places of all elements in row-major order, in elements.
+fn places(dims: &torchtpu_tensor::Dims, strides: &[usize]) -> Vec<usize> {
+    let mut places = vec![0];
+    for (n, step) in dims.iter().zip(strides) {
+        places = places.iter().flat_map(|p| (0..*n).map(move |i| p + i * step)).collect();
+    }
+    places
 }
 
 /// [`from_array_interface`], with a warning, once in a process, if the array refuses writes: tensors can write to it.

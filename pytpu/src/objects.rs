@@ -42,7 +42,30 @@ pub unsafe fn is_int(o: *mut PyObject) -> bool {
     unsafe { PyLong_Check(o) != 0 && PyBool_Check(o) == 0 }
 }
 
-/// Return whether an object is an integer of more than 64 bits.
+/// Return an integer from 2^63 to 2^64 - 1, Python's or NumPy's.
+///
+/// # Safety
+/// `o` is an object.
+#[cold]
+unsafe fn unsigned(o: *mut PyObject) -> Option<Scalar> {
+    // SAFETY: `o` is an object. The index is a new reference.
+    unsafe {
+        let index = PyNumber_Index(o);
+        if index.is_null() {
+            PyErr_Clear();
+            return None;
+        }
+        let v = PyLong_AsUnsignedLongLong(index);
+        Py_DECREF(index);
+        if !PyErr_Occurred().is_null() {
+            PyErr_Clear();
+            return None;
+        }
+        (v > i64::MAX as u64).then_some(Scalar::Unsigned(v))
+    }
+}
+
+/// Return whether an object is an integer that does not fit into `int64`.
 ///
 /// # Safety
 /// `o` is an object.
@@ -130,7 +153,7 @@ pub unsafe fn number(o: *mut PyObject) -> Option<Scalar> {
             return Some(Scalar::Bool(o == Py_True()));
         }
         if PyLong_Check(o) != 0 {
-            return int(o).map(Scalar::Int);
+            return int(o).map(Scalar::Int).or_else(|| unsigned(o));
         }
         number_slow(o)
     }
@@ -156,7 +179,7 @@ unsafe fn number_slow(o: *mut PyObject) -> Option<Scalar> {
             return if t.dims().is_empty() && !t.requires_grad() { t.item().ok() } else { None };
         }
         if PyIndex_Check(o) != 0 {
-            return int_slow(o).map(Scalar::Int);
+            return int_slow(o).map(Scalar::Int).or_else(|| unsigned(o));
         }
         if PyComplex_Check(o) != 0 {
             return Some(Scalar::Complex(PyComplex_RealAsDouble(o), PyComplex_ImagAsDouble(o)));
@@ -290,6 +313,7 @@ pub fn number_object(s: Scalar) -> *mut PyObject {
         match s {
             Scalar::Bool(b) => PyBool_FromLong(b.into()),
             Scalar::Int(i) => PyLong_FromLongLong(i),
+            Scalar::Unsigned(i) => PyLong_FromUnsignedLongLong(i),
             Scalar::Float(f) => PyFloat_FromDouble(f),
             Scalar::Complex(re, im) => PyComplex_FromDoubles(re, im),
         }
@@ -311,7 +335,7 @@ pub unsafe fn operand<'a>(o: *mut PyObject) -> Option<Operand<'a>> {
             return Some(Operand::Scalar(Scalar::Float(PyFloat_AsDouble(o))));
         }
         if PyLong_CheckExact(o) != 0 {
-            return int(o).map(|v| Operand::Scalar(Scalar::Int(v)));
+            return int(o).map(Scalar::Int).or_else(|| unsigned(o)).map(Operand::Scalar);
         }
         if is_tensor(o) { Some(Operand::Tensor(tensor_of(o))) } else { plain_number(o).map(Operand::Scalar) }
     }

@@ -166,6 +166,7 @@ fn plain(v: Scalar) -> String {
         Scalar::Bool(true) => "True".into(),
         Scalar::Bool(false) => "False".into(),
         Scalar::Int(i) => i.to_string(),
+        Scalar::Unsigned(i) => i.to_string(),
         Scalar::Float(f) | Scalar::Complex(f, _) => f.to_string(),
     }
 }

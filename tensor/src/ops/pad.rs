@@ -153,6 +153,7 @@ pub(crate) fn pad(x: &Tensor, spec: &[(i64, i64, usize)], value: Scalar) -> Resu
 /// # Errors
 /// `Runtime` when a size becomes negative.
 pub fn pad_constant(x: &Tensor, low_high: &[(i64, i64)], value: Scalar) -> Result<Tensor> {
+    crate::ops::creation::check_range(value, x.dtype())?;
     pad(x, &low_high.iter().map(|&(l, h)| (l, h, 0)).collect::<Vec<_>>(), value)
 }
 
@@ -327,7 +328,17 @@ fn pad_by_own(x: &Tensor, pads: &[i64], mode: &str) -> Result<Tensor> {
 
 pub(crate) fn pad_mode(x: &Tensor, pads: &[i64], mode: &str, value: Option<Scalar>) -> Result<Tensor> {
     match mode {
-        "constant" => pad_constant(x, &widths(x, pads)?, value.unwrap_or(Scalar::Int(0)))?.copy_if_view(x),
+        "constant" => {
+            // As in PyTorch the value is a float, also for integers, where negative ones do not wrap.
+            let value = match value.unwrap_or(Scalar::Int(0)) {
+                v @ (Scalar::Complex(..) | Scalar::Bool(_)) => v,
+                v => {
+                    crate::ops::creation::check_range(Scalar::Float(v.to_f64()), x.dtype())?;
+                    v
+                }
+            };
+            pad_constant(x, &widths(x, pads)?, value)?.copy_if_view(x)
+        }
         "reflect" | "replicate" | "circular" if value.is_some_and(|v| v.to_f64() != 0.0) => {
             Err(Error::runtime(format!("Padding mode \"{mode}\" doesn't take in value argument")))
         }

@@ -10,6 +10,8 @@ pub enum Scalar {
     Bool(bool),
     /// An integer.
     Int(i64),
+    /// An integer from 2^63 to 2^64 - 1. It wraps around in integer dtypes.
+    Unsigned(u64),
     /// A floating-point number.
     Float(f64),
     /// A complex number: real and imaginary part.
@@ -34,7 +36,7 @@ impl Scalar {
     pub(crate) fn python_type(self) -> &'static str {
         match self {
             Scalar::Bool(_) => "bool",
-            Scalar::Int(_) => "int",
+            Scalar::Int(_) | Scalar::Unsigned(_) => "int",
             Scalar::Float(_) => "float",
             Scalar::Complex(..) => "complex",
         }
@@ -45,6 +47,7 @@ impl Scalar {
         match self {
             Scalar::Bool(b) => b as u8 as f64,
             Scalar::Int(i) => i as f64,
+            Scalar::Unsigned(i) => i as f64,
             Scalar::Float(f) | Scalar::Complex(f, _) => f,
         }
     }
@@ -72,6 +75,7 @@ impl Scalar {
         match self {
             Scalar::Bool(b) => b as i64,
             Scalar::Int(i) => i,
+            Scalar::Unsigned(i) => i as i64,
             Scalar::Float(f) | Scalar::Complex(f, _) => f as i64,
         }
     }
@@ -80,7 +84,7 @@ impl Scalar {
     pub fn dtype(self) -> DType {
         match self {
             Scalar::Bool(_) => DType::Bool,
-            Scalar::Int(_) => DType::I64,
+            Scalar::Int(_) | Scalar::Unsigned(_) => DType::I64,
             Scalar::Float(_) => default_dtype(),
             Scalar::Complex(..) => default_complex(),
         }

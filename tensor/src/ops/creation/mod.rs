@@ -107,7 +107,7 @@ fn check_fits(v: Scalar, dtype: DType) -> Result<()> {
     }
 }
 
-/// Refuse numbers that elements of `dtype` cannot hold, in PyTorch's words. Negative numbers wrap in `uint8`, and
+/// Refuse numbers that elements of `dtype` cannot hold, in PyTorch's words. Negative integers wrap in `uint8`, and
 /// infinity fits every floating-point dtype.
 ///
 /// # Errors
@@ -129,11 +129,12 @@ pub(crate) fn check_range(v: Scalar, dtype: DType) -> Result<()> {
     let fits = match v {
         Scalar::Bool(_) => true,
         Scalar::Complex(_, im) if im != 0.0 => false,
+        Scalar::Unsigned(_) if dtype.is_int() => false,
         Scalar::Int(i) if dtype == DType::U8 => i.unsigned_abs() <= 255,
         Scalar::Int(i) if dtype.is_int() => bits == 64 || (i >> (bits - 1)) == (i >> 63),
         v if dtype.is_int() => {
             let (v, top) = (v.to_f64(), 2f64.powi(bits as i32 - 1));
-            let (low, high) = if dtype == DType::U8 { (-255.0, 255.0) } else { (-top, top - (bits < 64) as u8 as f64) };
+            let (low, high) = if dtype == DType::U8 { (0.0, 255.0) } else { (-top, top - (bits < 64) as u8 as f64) };
             (low..=high).contains(&v)
         }
         v => {

@@ -57,6 +57,16 @@ pub fn clamp(x: &Tensor, low: Option<Operand<'_>>, high: Option<Operand<'_>>) ->
 
 /// A bound in a form that the dtype can hold: `None` if no element can be beyond it, an error if all elements would be.
 fn representable(bound: Scalar, dtype: DType, kind: BinaryKind) -> Result<Option<Scalar>> {
+    if let (Scalar::Unsigned(_), DType::I64) = (bound, dtype) {
+        // Every `int64` is below it.
+        return match kind {
+            BinaryKind::Maximum => Err(Error::runtime(format!(
+                "Clamp min value {} is outside the representable range of Long",
+                general(bound.to_f64())
+            ))),
+            _ => Ok(None),
+        };
+    }
     let least = match dtype {
         DType::U8 => 0.0,
         DType::I8 => f64::from(i8::MIN),

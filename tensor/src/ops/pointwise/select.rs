@@ -92,6 +92,11 @@ pub fn independent_of(x: &Tensor, y: Tensor) -> Result<Tensor> {
 /// `torch.where`: choose between tensors or numbers, after promotion.
 pub fn where_(cond: &Tensor, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor> {
     let dtype = result_type(a, b);
+    for side in [a, b] {
+        if let Operand::Scalar(s) = side {
+            crate::ops::creation::check_range(s, dtype)?;
+        }
+    }
     if cond.dtype() == DType::U8 {
         crate::warn_once!(
             "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future \
