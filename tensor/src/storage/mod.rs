@@ -2,6 +2,7 @@
 
 #[allow(unsafe_code)] // the file that owns a tensor's memory
 pub mod block;
+mod chain;
 #[allow(unsafe_code)] // structs of other libraries
 pub mod dlpack;
 pub mod host;

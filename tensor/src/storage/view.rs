@@ -399,7 +399,14 @@ impl Tensor {
         let mut meta = *info.base.meta();
         let mut handle = info.base.device_value()?;
         let mut owned = false;
-        for op in info.ops() {
+        let reordered;
+        let mut ops = info.ops();
+        let repeats = self.device().kind == DeviceKind::Tpu && ops.iter().any(|op| matches!(op, Prim::Expand(_)));
+        if repeats && ops.len() > 1 {
+            reordered = super::chain::repeats_last(meta.dims, &ops)?;
+            ops = reordered.iter().collect();
+        }
+        for op in ops {
             let out = op.view_meta(&meta)?;
             let next = backend::record_one(op, &[backend::Operand::Value(handle)], &out)?;
             if owned {
