@@ -37,6 +37,7 @@ mod storage;
 mod types;
 
 pub use call::{autocast, backend, comm, dispatch, policy};
+pub(crate) use record::formula;
 pub use record::{graph, hooks, remade, saved, site};
 pub(crate) use storage::overlap;
 pub use storage::{block, dlpack, host, inplace, strides, view};

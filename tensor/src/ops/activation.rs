@@ -8,6 +8,7 @@ mod gelu;
 pub use gelu::{Gelu, GeluBackward, gelu};
 
 use crate::axes::Axes;
+use crate::formula::by_formula;
 use crate::op::{Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, normalize_dim};
 use crate::ops::indexing::masked_scatter;
 use crate::ops::ok;
@@ -171,13 +172,24 @@ fn choose(cond: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// `scale * x` above zero, `alpha * scale * (exp(x * input_scale) - 1)` below.
 fn elu(x: &Tensor, alpha: f64, scale: f64, input_scale: f64) -> Result<Tensor> {
     expect_float("elu_cpu", x)?;
-    if compute_dtype(x.dtype()) != x.dtype() {
-        return narrowed(elu(&widened(x)?, alpha, scale, input_scale)?, x.dtype());
-    }
-    // The exponential gets no positive number: an overflow would reach the gradient as NaN.
-    let below = clamp_scalars(x, None, Some(0.0))?.mul_scalar(input_scale)?.expm1()?.mul_scalar(alpha * scale)?;
-    let above = if scale == 1.0 { x.clone() } else { x.mul_scalar(scale)? };
-    choose(&x.gt_scalar(0.0)?, &above, &below)
+    let forward = || -> Result<Tensor> {
+        let wide = widened(x)?;
+        let positive = wide.gt_scalar(0.0)?;
+        let below =
+            select_scalar(&positive, 0.0, &wide)?.mul_scalar(input_scale)?.expm1()?.mul_scalar(alpha * scale)?;
+        let above = if scale == 1.0 { wide } else { wide.mul_scalar(scale)? };
+        narrowed(select(&positive, &above, &below)?, x.dtype())
+    };
+    by_formula("EluBackward0", &[x], forward, move |x, g, _| {
+        // The exponential is computed itself, since far below zero the result is a constant after rounding. At zero
+        // the second derivative is zero.
+        let wide = widened(&x[0])?;
+        let below = select_scalar(&wide.lt_scalar(0.0)?.logical_not()?, 0.0, &wide)?.mul_scalar(input_scale)?.exp()?;
+        let scale = Tensor::number(Scalar::Float(scale), wide.dtype())?;
+        let slope = below.mul_scalar(alpha * input_scale)?.mul(&scale)?;
+        let slope = select(&wide.le_scalar(0.0)?, &slope, &scale)?;
+        Ok(smallvec![Some(narrowed(widened(g)?.mul(&slope)?, x[0].dtype())?)])
+    })
 }
 
 /// The in-place form of a row of `elu` or `leaky_relu`. It refuses a backward with a negative slope below zero: PyTorch
@@ -258,22 +270,43 @@ pub(crate) fn softplus(x: &Tensor, beta: f64, threshold: f64) -> Result<Tensor> 
 /// `log(sigmoid(x))`, exact for large negative numbers.
 pub(crate) fn log_sigmoid(x: &Tensor) -> Result<Tensor> {
     expect_float("log_sigmoid_cpu", x)?;
-    if compute_dtype(x.dtype()) != x.dtype() {
-        return narrowed(log_sigmoid(&widened(x)?)?, x.dtype());
-    }
-    // At zero the minimum passes half the gradient, which is right here.
-    x.minimum_scalar(0.0)?.sub(&x.abs()?.neg()?.exp()?.log1p()?)
+    let forward = || -> Result<Tensor> {
+        let wide = widened(x)?;
+        narrowed(wide.minimum_scalar(0.0)?.sub(&wide.abs()?.neg()?.exp()?.log1p()?)?, x.dtype())
+    };
+    by_formula("LogSigmoidBackward0", &[x], forward, |x, g, _| {
+        Ok(smallvec![Some(narrowed(widened(g)?.mul(&widened(&x[0])?.neg()?.sigmoid()?)?, x[0].dtype())?)])
+    })
+}
+
+/// Whether `-3 < x < 3`, between the flat parts of the hard activations. NaN is not.
+fn is_between(x: &Tensor) -> Result<Tensor> {
+    x.gt_scalar(-3.0)?.logical_and(&x.lt_scalar(3.0)?)
 }
 
 fn hardsigmoid(x: &Tensor) -> Result<Tensor> {
     expect_float("hardsigmoid_cpu", x)?;
-    narrowed(hardtanh(&widened(x)?.add_scalar(3.0)?, 0.0, 6.0)?.div_scalar(6.0)?, x.dtype())
+    let forward = || narrowed(hardtanh(&widened(x)?.add_scalar(3.0)?, 0.0, 6.0)?.div_scalar(6.0)?, x.dtype());
+    by_formula("HardsigmoidBackward0", &[x], forward, |x, g, _| {
+        let flat = is_between(&widened(&x[0])?)?.logical_not()?;
+        Ok(smallvec![Some(select_scalar(&flat, 0.0, &g.div_scalar(6.0)?)?)])
+    })
 }
 
 fn hardswish(x: &Tensor) -> Result<Tensor> {
     expect_float("hardswish_cpu", x)?;
-    let wide = widened(x)?;
-    narrowed(wide.mul(&hardtanh(&wide.add_scalar(3.0)?, 0.0, 6.0)?)?.div_scalar(6.0)?, x.dtype())
+    let forward = || -> Result<Tensor> {
+        let wide = widened(x)?;
+        narrowed(wide.mul(&hardtanh(&wide.add_scalar(3.0)?, 0.0, 6.0)?)?.div_scalar(6.0)?, x.dtype())
+    };
+    by_formula("HardswishBackward0", &[x], forward, |x, g, _| {
+        let wide = widened(&x[0])?;
+        let (low, curved) = (wide.le_scalar(-3.0)?, is_between(&wide)?);
+        // At 1.5 the slope of the curve is that of the straight part.
+        let slope = select_scalar(&curved.logical_not()?, 1.5, &wide)?.div_scalar(3.0)?.add_scalar(0.5)?;
+        let slope = select_scalar(&low, 0.0, &slope)?;
+        Ok(smallvec![Some(narrowed(widened(g)?.mul(&slope)?, x[0].dtype())?)])
+    })
 }
 
 fn softshrink(x: &Tensor, lambda: f64) -> Result<Tensor> {
@@ -292,7 +325,10 @@ fn softshrink(x: &Tensor, lambda: f64) -> Result<Tensor> {
         )));
     }
     // Subtract the elements within the band, which makes them zero. NaN stays NaN.
-    x.sub(&clamp_scalars(x, Some(-lambda), Some(lambda))?)
+    let forward = || x.sub(&clamp_scalars(x, Some(-lambda), Some(lambda))?);
+    by_formula("SoftshrinkBackward0", &[x], forward, move |x, g, _| {
+        Ok(smallvec![Some(select_scalar(&x[0].detach().abs()?.le_scalar(lambda)?, 0.0, g)?)])
+    })
 }
 
 fn hardshrink(x: &Tensor, lambda: f64) -> Result<Tensor> {
@@ -301,6 +337,7 @@ fn hardshrink(x: &Tensor, lambda: f64) -> Result<Tensor> {
 }
 
 fn threshold(x: &Tensor, threshold: Scalar, value: Scalar) -> Result<Tensor> {
+    crate::ops::creation::check_range(value, x.dtype())?;
     let value = Tensor::number(value, x.dtype())?;
     // 16-bit floats are compared with the threshold itself, not with its rounded value.
     let low = match x.dtype() {
@@ -342,7 +379,26 @@ fn prelu(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
         }
         weight.reshape_dims(Dims::filled(1, x.dims().len()).with(1, channels))?
     };
-    choose(&x.gt_scalar(0.0)?, x, &x.mul(&w)?)
+    by_formula(
+        "PreluKernelBackward0",
+        &[x, &w],
+        || choose(&x.gt_scalar(0.0)?, x, &x.mul(&w)?),
+        |x, g, needs| {
+            let (x, w) = (&x[0], &x[1]);
+            // From zero on the two do not depend on each other. Branches that are not taken get no infinite number.
+            let from_zero = x.ge_scalar(0.0)?;
+            let of_x = || -> Result<Tensor> {
+                let one = Tensor::number(Scalar::Float(1.0), w.dtype())?;
+                let slope = choose(&x.gt_scalar(0.0)?, &one, &choose(&from_zero, &w.detach(), w)?)?;
+                g.mul(&slope)
+            };
+            let of_w = || g.mul(&select_scalar(&from_zero, 0.0, x)?);
+            Ok(smallvec![
+                if needs & 1 != 0 { Some(of_x()?) } else { None },
+                if needs & 2 != 0 { Some(of_w()?) } else { None }
+            ])
+        },
+    )
 }
 
 fn glu(x: &Tensor, dim: i64) -> Result<Tensor> {

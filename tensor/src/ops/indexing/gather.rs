@@ -336,8 +336,8 @@ impl Scatter {
                 let is_src = src.eq(&at(y)?)?.to_dtype(g.dtype())?;
                 let start =
                     if self.include_self { is_x.clone() } else { scatter(&is_x, ScatterKind::Set, &zero, true)? };
-                let count = scatter(&start, ScatterKind::Add, &is_src, true)?.maximum_scalar(1.0)?;
-                let share = g.div(&count)?;
+                // No value equals a NaN. The share is then infinite, and NaN reaches the gradient instead of zeros.
+                let share = g.div(&scatter(&start, ScatterKind::Add, &is_src, true)?)?;
                 // At positions without values, the element itself is the result.
                 Ok((is_x.mul(&share)?, is_src.mul(&at(&share)?)?))
             }
@@ -484,6 +484,7 @@ fn scatter_old(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, reduce: &str)
 }
 
 fn scalar_tensor(a: &crate::schema::Args<'_>, i: usize, x: &Tensor) -> Result<Tensor> {
+    crate::ops::creation::check_range(a.scalar(i)?, x.dtype())?;
     Tensor::number(a.scalar(i)?, x.dtype())
 }
 

@@ -8,6 +8,8 @@ mod ctc;
 mod margin;
 
 use super::ok;
+use crate::formula::by_formula;
+use crate::op::Grads;
 use crate::ops::activation::log_sigmoid;
 use crate::ops::pointwise::clip::clamp;
 use crate::ops::pointwise::{check_subtraction, result_type, select, select_scalar};
@@ -21,6 +23,7 @@ pub(super) use cross_entropy::select_int;
 pub use cross_entropy::{CrossEntropy, CrossEntropyArgs, CrossEntropyBackward, cross_entropy, nll_loss};
 pub use ctc::{CtcArgs, CtcLoss, CtcLossBackward, Trellis, ctc_loss};
 pub use margin::ROWS as MARGIN_ROWS;
+use smallvec::smallvec;
 
 /// The reduction of the losses of all elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,33 +67,70 @@ fn float_pair(name: &str, x: &Tensor, t: &Tensor) -> Result<Tensor> {
     x.to_dtype(dtype)?.sub(&t.to_dtype(dtype)?)
 }
 
+/// The gradients of `x` and `target` of a loss whose slope is `near` times their difference up to `edge`, and `far` with
+/// the sign of the difference from there on. They stay finite if the difference is infinite.
+fn clipped_vjp(x: &[Tensor], g: &Tensor, needs: u64, edge: f64, near: f64, far: f64) -> Result<Grads> {
+    let d = float_pair("clipped", &x[0], &x[1])?;
+    let outside = d.detach().abs()?.ge_scalar(edge)?;
+    let inner = select_scalar(&outside, 0.0, &d)?.mul_scalar(near)?;
+    let d = g.mul(&select(&outside, &d.detach().sign()?.mul_scalar(far)?, &inner)?)?;
+    Ok(smallvec![
+        if needs & 1 != 0 { Some(narrowed(d.clone(), x[0].dtype())?) } else { None },
+        if needs & 2 != 0 { Some(narrowed(d.neg()?, x[1].dtype())?) } else { None }
+    ])
+}
+
 fn smooth_l1(x: &Tensor, target: &Tensor, r: Reduction, beta: f64) -> Result<Tensor> {
     if beta < 0.0 {
         return Err(Error::runtime("smooth_l1_loss does not support negative values for beta."));
     }
-    let d = float_pair("smooth_l1_cpu", x, target)?.abs()?;
     if beta == 0.0 {
-        return reduced(d, r);
+        return reduced(float_pair("smooth_l1_cpu", x, target)?.abs()?, r);
     }
-    let near = d.square()?.mul_scalar(0.5 / beta)?;
-    reduced(select(&d.lt_scalar(beta)?, &near, &d.sub_scalar(0.5 * beta)?)?, r)
+    let forward = || -> Result<Tensor> {
+        let d = float_pair("smooth_l1_cpu", x, target)?.abs()?;
+        let near = d.square()?.mul_scalar(0.5 / beta)?;
+        select(&d.lt_scalar(beta)?, &near, &d.sub_scalar(0.5 * beta)?)
+    };
+    let rule = move |x: &[Tensor], g: &Tensor, needs| clipped_vjp(x, g, needs, beta, 1.0 / beta, 1.0);
+    reduced(by_formula("SmoothL1LossBackward0", &[x, target], forward, rule)?, r)
 }
 
 fn huber(x: &Tensor, target: &Tensor, r: Reduction, delta: f64) -> Result<Tensor> {
     if delta <= 0.0 {
         return Err(Error::runtime("huber_loss does not support non-positive values for delta."));
     }
-    let d = float_pair("huber_cpu", x, target)?.abs()?;
-    let far = d.sub_scalar(0.5 * delta)?.mul_scalar(delta)?;
-    reduced(select(&d.le_scalar(delta)?, &d.square()?.mul_scalar(0.5)?, &far)?, r)
+    let forward = || -> Result<Tensor> {
+        let d = float_pair("huber_cpu", x, target)?.abs()?;
+        let far = d.sub_scalar(0.5 * delta)?.mul_scalar(delta)?;
+        select(&d.le_scalar(delta)?, &d.square()?.mul_scalar(0.5)?, &far)
+    };
+    let rule = move |x: &[Tensor], g: &Tensor, needs| clipped_vjp(x, g, needs, delta, 1.0, delta);
+    reduced(by_formula("HuberLossBackward0", &[x, target], forward, rule)?, r)
 }
 
-/// `max(log(x), -100)`, whose gradient is finite at zero.
-fn bounded_log(x: &Tensor) -> Result<Tensor> {
-    let at_zero = x.eq_scalar(0.0)?;
-    let log = select_scalar(&at_zero, 1.0, x)?.log()?;
-    let low = Some(Operand::Scalar(Scalar::Float(-100.0)));
-    clamp(&select_scalar(&at_zero, -100.0, &log)?, low, None)
+/// `(t - 1) max(log(1 - x), -100) - t max(log(x), -100)`.
+fn binary_entropy(x: &Tensor, target: &Tensor) -> Result<Tensor> {
+    let (v, t) = (widened(x)?, widened(target)?);
+    let bounded = |log: Tensor| clamp(&log, Some(Operand::Scalar(Scalar::Float(-100.0))), None);
+    let (yes, no) = (bounded(v.log()?)?, bounded(v.neg()?.log1p()?)?);
+    narrowed(t.sub_scalar(1.0)?.mul(&no)?.sub(&t.mul(&yes)?)?, x.dtype())
+}
+
+/// Gradients of [`binary_entropy`]. That of `x` is large at 0 and 1 but finite, so that a wrong prediction can change.
+fn binary_entropy_vjp(x: &[Tensor], g: &Tensor, needs: u64) -> Result<Grads> {
+    const EPS: f64 = 1e-12;
+    let (v, t, g) = (widened(&x[0])?, widened(&x[1])?, widened(g)?);
+    let one_less = v.neg()?.add_scalar(1.0)?;
+    let of_x = || -> Result<Tensor> {
+        let variance = clamp(&one_less.mul(&v)?, Some(Operand::Scalar(Scalar::Float(EPS))), None)?;
+        narrowed(g.mul(&v.sub(&t)?)?.div(&variance)?, x[0].dtype())
+    };
+    let of_target = || narrowed(g.mul(&v.neg()?.log1p()?.sub(&v.log()?)?)?, x[1].dtype());
+    Ok(smallvec![
+        if needs & 1 != 0 { Some(of_x()?) } else { None },
+        if needs & 2 != 0 { Some(of_target()?) } else { None }
+    ])
 }
 
 fn binary_cross_entropy(x: &Tensor, target: &Tensor, weight: Option<&Tensor>, r: Reduction) -> Result<Tensor> {
@@ -123,8 +163,8 @@ fn binary_cross_entropy(x: &Tensor, target: &Tensor, weight: Option<&Tensor>, r:
             _ => x.clone(),
         }
     };
-    let one_less = |t: &Tensor| t.neg()?.add_scalar(1.0);
-    let loss = target.mul(&bounded_log(x)?)?.add(&one_less(target)?.mul(&bounded_log(&one_less(x)?)?)?)?.neg()?;
+    let forward = || binary_entropy(x, target);
+    let loss = by_formula("BinaryCrossEntropyBackward0", &[x, target], forward, binary_entropy_vjp)?;
     reduced(
         match weight {
             Some(w) => loss.mul(w)?,
@@ -151,11 +191,16 @@ fn binary_cross_entropy_with_logits(
     if target.dtype() == DType::Bool {
         check_subtraction(Operand::Tensor(target), Operand::Tensor(target))?;
     }
-    let mut log = log_sigmoid(x)?;
-    if let Some(p) = pos_weight {
-        log = log.mul(&p.sub_scalar(1.0)?.mul(target)?.add_scalar(1.0)?)?;
-    }
-    let loss = target.neg()?.add_scalar(1.0)?.mul(x)?.sub(&log)?;
+    let forward = || -> Result<Tensor> {
+        let mut log = log_sigmoid(x)?;
+        if let Some(p) = pos_weight {
+            log = log.mul(&p.sub_scalar(1.0)?.mul(target)?.add_scalar(1.0)?)?;
+        }
+        target.neg()?.add_scalar(1.0)?.mul(x)?.sub(&log)
+    };
+    let mut operands = vec![x, target];
+    operands.extend(pos_weight);
+    let loss = by_formula("BinaryCrossEntropyWithLogitsBackward0", &operands, forward, logits_vjp)?;
     reduced(
         match weight {
             Some(w) => loss.mul(w)?,
@@ -163,6 +208,29 @@ fn binary_cross_entropy_with_logits(
         },
         r,
     )
+}
+
+/// Gradients of the binary cross entropy of logits. The slope `sigmoid(x) - t` keeps its digits for large negative `x`.
+fn logits_vjp(x: &[Tensor], g: &Tensor, needs: u64) -> Result<Grads> {
+    let (v, t) = (&x[0], &x[1]);
+    let of_x = || -> Result<Tensor> {
+        let Some(p) = x.get(2) else { return g.mul(&v.sigmoid()?.sub(t)?) };
+        let weighted = p.mul(t)?;
+        g.mul(&weighted.add_scalar(1.0)?.sub(t)?.mul(&v.sigmoid()?)?.sub(&weighted)?)
+    };
+    let of_target = || -> Result<Tensor> {
+        let Some(p) = x.get(2) else { return g.mul(v)?.neg() };
+        g.mul(&log_sigmoid(&v.neg()?)?.sub(&p.mul(&log_sigmoid(v)?)?)?)
+    };
+    let of_weight = || g.mul(t)?.mul(&log_sigmoid(v)?)?.neg();
+    let mut grads: Grads = smallvec![
+        if needs & 1 != 0 { Some(narrowed(of_x()?, v.dtype())?) } else { None },
+        if needs & 2 != 0 { Some(narrowed(of_target()?, t.dtype())?) } else { None }
+    ];
+    if let Some(p) = x.get(2) {
+        grads.push(if needs & 4 != 0 { Some(narrowed(of_weight()?, p.dtype())?) } else { None });
+    }
+    Ok(grads)
 }
 
 fn kl_div(x: &Tensor, target: &Tensor, r: Reduction, log_target: bool) -> Result<Tensor> {

@@ -4,10 +4,12 @@ use super::binary::{Binary, is_float_only};
 use super::power::Power;
 use super::promotion::{as_tensor, result_type};
 use super::small_divisor::SmallDivisor;
+use crate::formula::steps;
 use crate::op::Prim;
 use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Deprecated, Numbers, Operand, Ret, Row, Tier, n, positive, t};
 use crate::{DType, DeviceKind, Error, Result, Scalar, Tensor, default_dtype, dispatch, graph, inplace, samples};
+use smallvec::SmallVec;
 use torchtpu_kernels::pointwise::BinaryKind;
 use torchtpu_kernels::{View, bf16, f16, pointwise as kernels};
 
@@ -110,6 +112,12 @@ pub fn arith(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor>
         && p < 0
     {
         return Err(Error::runtime("Integers to negative integer powers are not allowed."));
+    }
+    if kind == BinaryKind::Pow
+        && let Operand::Scalar(p @ Scalar::Unsigned(_)) = b
+    {
+        // An exponent does not wrap around.
+        crate::ops::creation::check_range(p, dtype)?;
     }
     if kind == BinaryKind::Pow
         && let Operand::Tensor(x) = a
@@ -437,11 +445,13 @@ fn div_mode(a: Operand<'_>, b: Operand<'_>, mode: Option<&str>) -> Result<Tensor
                 && let Operand::Tensor(x) = a
             {
                 // Round once, at the end.
-                let y = arith(BinaryKind::Div, Operand::Tensor(&x.to_dtype(DType::F32)?), b)?;
-                return y.trunc()?.to_dtype(dtype);
+                let wide = || arith(BinaryKind::Div, Operand::Tensor(&x.to_dtype(DType::F32)?), b)?.trunc();
+                return steps("DivBackward0", &[x], || wide()?.to_dtype(dtype));
             }
             if dtype.is_float() {
-                return arith(BinaryKind::Div, a, b)?.trunc();
+                let tensor = |o| if let Operand::Tensor(x) = o { Some(x) } else { None };
+                let x: SmallVec<[&Tensor; 2]> = [a, b].into_iter().filter_map(tensor).collect();
+                return steps("DivBackward0", &x, || arith(BinaryKind::Div, a, b)?.trunc());
             }
             if dtype == DType::Bool {
                 return Err(crate::ops::complex::unsupported("div_trunc_cpu", dtype));

@@ -11,6 +11,7 @@ use crate::lower::{analytic, math};
 use crate::op::{Facts, Func, Grads, Op, Saved, Saves, Value, Values, broadcast_dims, same_device};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Numbers, Operand, Ret, Row, Tier, index, mask, n, positive, t};
+use crate::types::compute::{narrowed as narrowed_to, widened as wide};
 use crate::{DType, DeviceKind, Error, Meta, Result, Scalar, Tensor, samples};
 use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::pointwise::{BinaryKind, CompareKind, UnaryKind};
@@ -203,7 +204,8 @@ impl Op for Binary {
             Mul => Saves::inputs((b as u64) | ((a as u64) * 0b10)),
             Div => Saves::inputs(if b { 0b11 } else { 0b10 }),
             Pow => Saves::both(0b11, b as u64),
-            FloorDivide | NextAfter | Gcd | Lcm => Saves::NONE,
+            FloorDivide | Gcd | Lcm => Saves::NONE,
+            NextAfter => Saves::inputs(if a { 0b11 } else { 0 }),
             Remainder | Fmod => Saves::inputs(if b { 0b11 } else { 0 }),
             _ => Saves::inputs(0b11),
         }
@@ -506,9 +508,10 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
                     };
                 }
                 let less = arith(Sub, Operand::Tensor(p), Operand::Scalar(Scalar::Int(1)))?;
-                let d = mul(&mul(g, p)?, &binary(Pow, x, &less)?)?;
-                // x^0 is constant, also at x = 0, where the formula divides by zero.
+                // x^0 is constant, also at x = 0, where the formula divides by zero. The second derivative uses the
+                // base too.
                 let flat = compare(CompareKind::Eq, Operand::Tensor(p), zero())?;
+                let d = mul(&mul(g, p)?, &binary(Pow, &select_scalar(&flat, 1.0, x)?, &less)?)?;
                 select_scalar(&flat, 0.0, &d)
             })?,
             when(nb, &|| {
@@ -553,13 +556,23 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
         Remainder => {
             (when(na, &|| Ok(g.clone()))?, when(nb, &|| mul(g, &binary(FloorDivide, s.x(0), s.x(1))?)?.neg())?)
         }
-        Fmod => (when(na, &|| Ok(g.clone()))?, when(nb, &|| mul(g, &div(s.x(0), s.x(1))?.trunc()?)?.neg())?),
+        Fmod => {
+            // The quotient is piecewise constant, also where the division has an infinite slope.
+            let whole = || div(&s.x(0).detach(), &s.x(1).detach())?.trunc();
+            (when(na, &|| Ok(g.clone()))?, when(nb, &|| mul(g, &whole()?)?.neg())?)
+        }
         FloorDivide => {
             (when(na, &|| Tensor::zeros_like_meta(g.meta()))?, when(nb, &|| Tensor::zeros_like_meta(g.meta()))?)
         }
         Atan2 => {
-            let r2 = binary(Add, &s.x(0).square()?, &s.x(1).square()?)?;
-            (when(na, &|| div(&mul(g, s.x(1))?, &r2))?, when(nb, &|| div(&mul(g, s.x(0))?, &r2)?.neg())?)
+            // The squares of 16-bit floats may overflow.
+            let (y, x) = (wide(s.x(0))?, wide(s.x(1))?);
+            let r2 = binary(Add, &y.square()?, &x.square()?)?;
+            // At the origin there is no angle, and the gradient is zero.
+            let origin = compare(CompareKind::Eq, Operand::Tensor(&r2), zero())?;
+            let (g, r2) = (wide(g)?, select_scalar(&origin, 1.0, &r2)?);
+            let part = |a: &Tensor| narrowed_to(div(&mul(&g, a)?, &r2)?, s.x(0).dtype());
+            (when(na, &|| part(&x))?, when(nb, &|| part(&y)?.neg())?)
         }
         LogAddExp => {
             let gap = || binary(Sub, s.x(0), s.x(1));
@@ -579,7 +592,14 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
             })?,
             when(nb, &|| Tensor::zeros_like_meta(g.meta()))?,
         ),
-        NextAfter => (when(na, &|| Ok(g.clone()))?, when(nb, &|| Tensor::zeros_like_meta(g.meta()))?),
+        NextAfter => {
+            // Between equal numbers the result is the second one, which is a constant.
+            let stays = || -> Result<Tensor> {
+                let equal = compare(CompareKind::Eq, Operand::Tensor(s.x(0)), Operand::Tensor(s.x(1)))?;
+                select_scalar(&equal, 0.0, g)
+            };
+            (when(na, &stays)?, when(nb, &|| Tensor::zeros_like_meta(g.meta()))?)
+        }
         Igamma | Igammac => {
             if na {
                 return Err(no_derivative(kind.name(), "input"));

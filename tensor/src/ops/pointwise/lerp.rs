@@ -80,6 +80,15 @@ fn add_product(x: &Tensor, a: &Tensor, b: &Tensor, value: Scalar, divide: bool) 
         ));
     }
     let common = result_type_of(&[x, a, b].map(Operand::Tensor));
+    let mut value = value;
+    if !divide && !common.is_inexact() {
+        if common == DType::Bool {
+            return Err(crate::ops::complex::unsupported("addcmul_cpu_out", common));
+        }
+        // Integers stay integers, and the factor loses its fraction.
+        crate::ops::creation::check_range(value, common)?;
+        value = Scalar::Int(value.to_i64());
+    }
     if common.is_half() || common.is_float() && [x, a, b].iter().any(|t| t.dtype().is_half()) {
         // Round once, at the end.
         let wide = |t: &Tensor| t.to_dtype(compute_dtype(common));

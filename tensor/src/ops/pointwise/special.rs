@@ -3,7 +3,8 @@
 //! Values and gradients are also right at points where the plain formula is not. An argument that would leave the
 //! domain is replaced before the function gets it.
 
-use crate::op::normalize_dims;
+use crate::formula::by_formula;
+use crate::op::{Grads, normalize_dims};
 use crate::ops::complex::refuse;
 use crate::ops::pointwise::{arith, as_tensor, binary, result_type, select, select_scalar};
 use crate::schema::{
@@ -11,6 +12,8 @@ use crate::schema::{
 };
 use crate::types::compute::{narrowed, widened};
 use crate::{DType, Error, ErrorKind, Result, Scalar, Tensor, default_dtype, graph, samples};
+use smallvec::smallvec;
+use std::f64::consts::PI;
 use torchtpu_kernels::pointwise::BinaryKind;
 
 /// Two operands as floating-point tensors of their common dtype.
@@ -33,47 +36,109 @@ fn real_only(kernel: &str, x: &Tensor) -> Result<()> {
 /// `x * log(y)`, zero where `x` is zero unless `y` is NaN.
 fn xlogy(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     real_only("xlogy_cpu", x)?;
-    let outside = y.le_scalar(0.0)?.logical_or(&y.eq_scalar(f64::INFINITY)?)?;
-    x.mul(&select_scalar(&x.eq_scalar(0.0)?.logical_and(&outside)?, 1.0, y)?.log()?)
+    by_formula("XlogyBackward0", &[x, y], || times_log(x, y, 0.0), |x, g, needs| times_log_vjp(x, g, needs, 0.0))
 }
 
 /// `x * log1p(y)`, zero where `x` is zero unless `y` is NaN.
 fn xlog1py(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     real_only("xlog1py_cpu", x)?;
-    let outside = y.le_scalar(-1.0)?.logical_or(&y.eq_scalar(f64::INFINITY)?)?;
-    x.mul(&select_scalar(&x.eq_scalar(0.0)?.logical_and(&outside)?, 0.0, y)?.log1p()?)
+    let rule = |x: &[Tensor], g: &Tensor, needs| times_log_vjp(x, g, needs, 1.0);
+    by_formula("SpecialXlog1PyBackward0", &[x, y], || times_log(x, y, 1.0), rule)
+}
+
+/// `x * log(y + more)` with `more` zero or one, zero where `x` is zero unless `y` is NaN.
+fn times_log(x: &Tensor, y: &Tensor, more: f64) -> Result<Tensor> {
+    // Where `x` is zero, the logarithm is one of a number within its domain.
+    let safe = select_scalar(&x.eq_scalar(0.0)?.logical_and(&y.isnan()?.logical_not()?)?, 1.0, y)?;
+    x.mul(&if more == 0.0 { safe.log()? } else { safe.log1p()? })
+}
+
+/// Gradients of [`times_log`]. A gradient of zero stays zero where the logarithm is none, so that a mask after the
+/// function protects from elements outside of its domain.
+fn times_log_vjp(x: &[Tensor], g: &Tensor, needs: u64, more: f64) -> Result<Grads> {
+    let (x, y) = (&x[0], &x[1]);
+    let zero = x.eq_scalar(0.0)?;
+    let of_x = || -> Result<Tensor> {
+        let outside = zero.logical_and(&y.le_scalar(-more)?)?;
+        let d = if more == 0.0 { xlogy(g, y)? } else { xlog1py(g, y)? };
+        select_scalar(&outside, 0.0, &d)
+    };
+    let of_y = || -> Result<Tensor> {
+        let pole = zero.logical_and(&y.eq_scalar(-more)?)?;
+        let divisor = if more == 0.0 { y.clone() } else { y.add_scalar(more)? };
+        g.mul(x)?.div(&select_scalar(&pole, 1.0, &divisor)?)
+    };
+    Ok(smallvec![if needs & 1 != 0 { Some(of_x()?) } else { None }, if needs & 2 != 0 { Some(of_y()?) } else { None }])
 }
 
 /// `-x * log(x)`; zero at zero, minus infinity below.
 fn entropy(x: &Tensor) -> Result<Tensor> {
-    let x = float(x)?;
-    let y = select_scalar(&x.eq_scalar(0.0)?, 0.0, &xlogy(&x, &x)?.neg()?)?;
-    select_scalar(&x.lt_scalar(0.0)?, f64::NEG_INFINITY, &y)
+    let x = &float(x)?;
+    let forward = || -> Result<Tensor> {
+        let y = select_scalar(&x.eq_scalar(0.0)?, 0.0, &times_log(x, x, 0.0)?.neg()?)?;
+        select_scalar(&x.lt_scalar(0.0)?, f64::NEG_INFINITY, &y)
+    };
+    let rule = |x: &[Tensor], g: &Tensor, _| Ok(smallvec![Some(g.mul(&x[0].log()?.add_scalar(1.0)?.neg()?)?)]);
+    by_formula("SpecialEntrBackward0", &[x], forward, rule)
 }
 
 /// `log(x / (1 - x))`, of `x` clamped to `[eps, 1 - eps]` if given.
 fn logit(x: &Tensor, eps: Option<f64>) -> Result<Tensor> {
     real_only("logit_cpu", x)?;
-    let x = float(x)?;
-    let x = match eps {
-        None => x,
-        Some(e) => {
-            let (low, high) = (x.lt_scalar(e)?, x.gt_scalar(1.0 - e)?);
-            select_scalar(&low, e, &select_scalar(&high, 1.0 - e, &x)?)? // `eps` above one half: the lower bound wins
-        }
+    let x = &float(x)?;
+    let forward = || -> Result<Tensor> {
+        let x = match eps {
+            None => x.clone(),
+            Some(e) => {
+                let (low, high) = (x.lt_scalar(e)?, x.gt_scalar(1.0 - e)?);
+                select_scalar(&low, e, &select_scalar(&high, 1.0 - e, x)?)? // `eps` above one half: the lower bound wins
+            }
+        };
+        x.div(&x.neg()?.add_scalar(1.0)?)?.log()
     };
-    x.div(&x.neg()?.add_scalar(1.0)?)?.log()
+    by_formula("LogitBackward0", &[x], forward, move |x, g, _| {
+        // `g / (x (1 - x))` within the bounds. Outside of them there is no gradient, and with `eps` it is zero.
+        let x = &x[0];
+        let least = eps.unwrap_or(0.0);
+        let within = x.ge_scalar(least)?.logical_and(&x.le_scalar(1.0 - least)?)?;
+        let outside = within.logical_not()?;
+        let (x, otherwise) = (select_scalar(&outside, 0.5, x)?, if eps.is_some() { 0.0 } else { f64::NAN });
+        let d = g.div(&x.mul(&x.neg()?.add_scalar(1.0)?)?)?;
+        Ok(smallvec![Some(select_scalar(&outside, otherwise, &d)?)])
+    })
 }
 
 /// `sin(pi x) / (pi x)`, one at zero.
 fn sinc(x: &Tensor) -> Result<Tensor> {
-    let x = float(x)?;
-    let dtype = x.dtype();
-    // In 16 bits the product with pi would lose the angle.
-    let x = widened(&x)?.mul_scalar(std::f64::consts::PI)?;
-    let zero = x.eq_scalar(0.0)?;
-    let safe = select_scalar(&zero, 1.0, &x)?;
-    narrowed(select_scalar(&zero, 1.0, &safe.sin()?.div(&safe)?)?, dtype)
+    let x = &float(x)?;
+    let forward = || -> Result<Tensor> {
+        // In 16 bits the product with pi would lose the angle.
+        let v = widened(x)?.mul_scalar(PI)?;
+        let zero = v.eq_scalar(0.0)?;
+        let safe = select_scalar(&zero, 1.0, &v)?;
+        narrowed(select_scalar(&zero, 1.0, &safe.sin()?.div(&safe)?)?, x.dtype())
+    };
+    by_formula("SincBackward0", &[x], forward, |x, g, _| {
+        let slope = sinc_slope(&widened(&x[0].conj()?)?)?;
+        Ok(smallvec![Some(narrowed(widened(g)?.mul(&slope)?, x[0].dtype())?)])
+    })
+}
+
+/// The derivative of `sinc`: `(cos(pi x) - sinc(x)) / x`. Near zero, where the difference cancels, it is a series.
+fn sinc_slope(x: &Tensor) -> Result<Tensor> {
+    const COEFFICIENTS: [f64; 5] = [-1.0 / 3.0, 1.0 / 30.0, -1.0 / 840.0, 1.0 / 45360.0, -1.0 / 3991680.0];
+    let v = x.mul_scalar(PI)?;
+    let near = v.detach().abs()?.lt_scalar(0.25)?;
+    let small = select_scalar(&near.logical_not()?, 0.0, &v)?;
+    let squared = small.square()?;
+    let mut series = squared.mul_scalar(COEFFICIENTS[4])?;
+    for c in COEFFICIENTS[1..4].iter().rev() {
+        series = series.add_scalar(*c)?.mul(&squared)?;
+    }
+    let series = series.add_scalar(COEFFICIENTS[0])?.mul(&small)?.mul_scalar(PI)?;
+    let large = select_scalar(&near, 1.0, &v)?;
+    let quotient = large.cos()?.sub(&large.sin()?.div(&large)?)?.div(&large)?.mul_scalar(PI)?;
+    select(&near, &series, &quotient)
 }
 
 /// `log(exp(x) + exp(y))` to base e or 2, without overflow.
@@ -193,7 +258,7 @@ fn mvlgamma(x: &Tensor, p: i64) -> Result<Tensor> {
         let by = Tensor::arange(from, to, half, x.dtype(), x.device())?;
         y = y.add(&x.unsqueeze(-1)?.sub(&by)?.lgamma()?.sum_dim(&[-1], false)?)?;
     }
-    y.add_scalar(p as f64 * (p as f64 - 1.0) / 4.0 * std::f64::consts::PI.ln())
+    y.add_scalar(p as f64 * (p as f64 - 1.0) / 4.0 * PI.ln())
 }
 
 /// Bernoulli numbers `B_2, B_4, ...`, each divided by the factorial of its index.
@@ -272,10 +337,18 @@ pub fn polygamma(order: i64, x: &Tensor) -> Result<Tensor> {
     if order < 0 {
         return Err(Error::runtime("polygamma(n, x) does not support negative n."));
     }
-    let x = float(x)?;
+    let x = &float(x)?;
     if order == 0 {
         return x.digamma();
     }
+    // The next derivative is infinite at the poles, where those of the parts have no limit.
+    let rule =
+        move |x: &[Tensor], g: &Tensor, _| Ok(smallvec![Some(g.mul(&polygamma(order.saturating_add(1), &x[0])?)?)]);
+    by_formula("PolygammaBackward0", &[x], || polygamma_value(order, x), rule)
+}
+
+/// [`polygamma`] of a positive order.
+fn polygamma_value(order: i64, x: &Tensor) -> Result<Tensor> {
     let wide = x.to_dtype(DType::F64)?;
     // 171! is larger than the largest number.
     let factorial: f64 = (1..=order.min(171)).map(|k| k as f64).product();
@@ -291,13 +364,13 @@ pub fn polygamma(order: i64, x: &Tensor) -> Result<Tensor> {
     // cot(pi x) has period 1. Remove the whole part first, which would only cost digits.
     let near = wide.sub(&wide.round()?.detach())?;
     let angle = select_scalar(&left.logical_and(&pole.logical_not()?)?.logical_not()?, 0.25, &near)?;
-    let cot = angle.mul_scalar(std::f64::consts::PI)?.tan()?.reciprocal()?;
+    let cot = angle.mul_scalar(PI)?.tan()?.reciprocal()?;
     let coefficients = cotangent_derivative(order);
     let mut poly = Tensor::zeros_like_meta(cot.meta())?;
     for c in coefficients.iter().rev() {
         poly = poly.mul(&cot)?.add_scalar(*c)?;
     }
-    let poly = poly.mul_scalar(std::f64::consts::PI.powi(order as i32 + 1))?;
+    let poly = poly.mul_scalar(PI.powi(order as i32 + 1))?;
     let reflected = y.mul_scalar(-sign)?.sub(&poly)?;
     let y = select(&left, &reflected, &y)?;
     select_scalar(&pole, sign * f64::INFINITY, &y)?.to_dtype(x.dtype())
@@ -471,7 +544,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "deg2rad(Tensor self) -> Tensor",
         Tier::Composed,
-        |a| Ok(scaled("deg2rad", a.tensor(0)?, std::f64::consts::PI / 180.0)?.into()),
+        |a| Ok(scaled("deg2rad", a.tensor(0)?, PI / 180.0)?.into()),
         samples!([t(&[2, 3])]),
     )
     .doc(
@@ -483,7 +556,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "rad2deg(Tensor self) -> Tensor",
         Tier::Composed,
-        |a| Ok(scaled("rad2deg", a.tensor(0)?, 180.0 / std::f64::consts::PI)?.into()),
+        |a| Ok(scaled("rad2deg", a.tensor(0)?, 180.0 / PI)?.into()),
         samples!([unit(&[2, 3])]),
     )
     .doc(

@@ -4,11 +4,14 @@ mod rows;
 mod spread;
 
 use crate::axes::{Axes, Combine, names};
+use crate::formula::{by_formula, linear};
+use crate::graph::BackwardFn;
 use crate::lower::kernel_call::{self, KernelCall, Numbers, message, misfit};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, normalize_dims};
 use crate::ops::pointwise::{safe_sqrt, select_scalar};
+use crate::saved::SavedTensor;
 use crate::types::compute::{narrowed, widened};
-use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
+use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 pub use rows::ROWS;
 use smallvec::{SmallVec, smallvec};
 pub use spread::{Spread, var_mean};
@@ -282,7 +285,47 @@ pub fn sum_mask(x: &Tensor, mask: u64) -> Result<Tensor> {
     reduce_mask(ReduceKind::Sum, x, mask, false)
 }
 
+/// `x` with one element of each dimension of the mask whose elements are all the same, because it was expanded, and how
+/// often that element counts. A device would write the copies out before it reduces them.
+fn repeated(x: &Tensor, mask: u64) -> Result<Option<(Tensor, usize)>> {
+    if x.device().kind != DeviceKind::Tpu {
+        return Ok(None);
+    }
+    let (mut once, mut count) = (x.clone(), 1);
+    for d in masked(mask, x.dims().len()) {
+        if x.strides()[d] == 0 && x.dims()[d] > 1 {
+            once = once.narrow(d as i64, 0, 1)?;
+            count *= x.dims()[d];
+        }
+    }
+    Ok((count > 1).then_some((once, count)))
+}
+
+/// The reduction of `count` copies of each element of `x`.
+fn reduce_copies(kind: ReduceKind, x: &Tensor, count: usize, mask: u64, keep: bool) -> Result<Tensor> {
+    let wide = if matches!(kind, ReduceKind::Sum | ReduceKind::Prod) { widened(x)? } else { x.clone() };
+    let y = reduce_mask(kind, &wide, mask, keep)?;
+    let count = if y.dtype().is_int() { Scalar::Int(count as i64) } else { Scalar::Float(count as f64) };
+    match kind {
+        ReduceKind::Sum => narrowed(y.mul_scalar(count)?, if x.dtype().is_half() { x.dtype() } else { y.dtype() }),
+        ReduceKind::Prod => narrowed(y.pow_scalar(count)?, if x.dtype().is_half() { x.dtype() } else { y.dtype() }),
+        _ => Ok(y),
+    }
+}
+
 fn reduce_mask(kind: ReduceKind, x: &Tensor, mask: u64, keep: bool) -> Result<Tensor> {
+    if let Some((once, count)) = repeated(x, mask)? {
+        if !crate::graph::may_need_grad(&[x]) {
+            return reduce_copies(kind, &once, count, mask, keep);
+        }
+        if kind == ReduceKind::Sum && x.dtype().is_inexact() {
+            let forward = || reduce_copies(kind, &once, count, mask, keep);
+            return linear("SumBackward1", &[x], forward, move |g, metas, _| {
+                let dims = &metas[0].dims;
+                Ok(smallvec![Some(g.reshape_dims(kept_as_one(dims, mask))?.expand_dims(dims)?)])
+            });
+        }
+    }
     let y = if mask == 0
         && !matches!(kind, ReduceKind::Any | ReduceKind::All)
         && (x.dtype().is_inexact() || matches!(kind, ReduceKind::Max | ReduceKind::Min))
@@ -451,10 +494,17 @@ pub fn logsumexp(x: &Tensor, dims: &[i64], keep: bool) -> Result<Tensor> {
     if x.numel() == 0 {
         return reduce_mask(ReduceKind::Sum, &x.exp()?, mask, keep)?.log();
     }
-    let m = reduce_mask(ReduceKind::Max, &x.detach().real()?, mask, true)?;
-    let finite = m.isfinite()?;
-    let m = super::pointwise::select(&finite, &m, &Tensor::number(Scalar::Float(0.0), m.dtype())?)?;
-    let s = reduce_mask(ReduceKind::Sum, &x.sub(&m)?.exp()?, mask, true)?.log()?.add(&m)?;
+    let forward = || -> Result<Tensor> {
+        let m = reduce_mask(ReduceKind::Max, &x.detach().real()?, mask, true)?;
+        let finite = m.isfinite()?;
+        let m = super::pointwise::select(&finite, &m, &Tensor::number(Scalar::Float(0.0), m.dtype())?)?;
+        reduce_mask(ReduceKind::Sum, &x.sub(&m)?.exp()?, mask, true)?.log()?.add(&m)
+    };
+    let s = by_formula("LogsumexpBackward0", &[&x], forward, move |x, g, _| {
+        // `exp(x - y)`: an infinite element takes nothing away from the finite ones.
+        let dims: Vec<i64> = masked(mask, x[0].dims().len()).iter().map(|&i| i as i64).collect();
+        Ok(smallvec![Some(g.mul(&x[0].sub(&logsumexp(&x[0], &dims, true)?)?.exp()?.conj()?)?)])
+    })?;
     if keep { Ok(s) } else { s.reshape_dims(kept(x.dims(), mask)) }
 }
 

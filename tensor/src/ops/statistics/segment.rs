@@ -1,12 +1,14 @@
 //! Rows scaled to a norm, and reductions of segments.
 
 use super::{refuse, sizes};
+use crate::formula::by_formula;
 use crate::op::{Prim, normalize_dim};
-use crate::ops::indexing::{Scatter, ScatterKind, count_up};
-use crate::ops::pointwise::select;
+use crate::ops::indexing::{Gather, Scatter, ScatterKind, count_up};
+use crate::ops::pointwise::{select, select_scalar};
 use crate::ops::sort::searchsorted;
 use crate::schema::{Args, Ret};
 use crate::{DType, Error, Result, Scalar, Tensor, dispatch};
+use smallvec::smallvec;
 
 /// Scale the slices along a dimension down to a bound, if their norm is greater.
 pub(super) fn renorm(x: &Tensor, p: Scalar, dim: i64, bound: f64) -> Result<Tensor> {
@@ -29,6 +31,42 @@ pub(super) fn renorm(x: &Tensor, p: Scalar, dim: i64, bound: f64) -> Result<Tens
     let safe = select(&large, &norm, &one)?;
     let factor = select(&large, &safe.add_scalar(1e-7)?.reciprocal()?.mul_scalar(bound)?, &one)?;
     x.mul(&factor.to_dtype(x.dtype())?)
+}
+
+/// The gradient of segments that were combined into `init` by `scatter`. `number` says for each element of `x` which
+/// segment it belongs to. A NaN counts as the result of its segment.
+fn segments_vjp(x: &Tensor, g: &Tensor, scatter: Scatter, init: &Tensor, number: &Tensor) -> Result<Tensor> {
+    let put = |init: &Tensor, kind: ScatterKind, x: &Tensor| {
+        dispatch::call(Prim::Scatter(Scatter { kind, ..scatter }), &[init, number, x])
+    };
+    let at = |t: &Tensor| dispatch::call(Prim::Gather(Gather { dim: scatter.dim }), &[t, number]);
+    let count = |hits: &Tensor| {
+        let hits = hits.to_dtype(x.dtype())?;
+        at(&put(&Tensor::zeros_like_meta(init.meta())?, ScatterKind::Add, &hits)?)
+    };
+    let g = at(g)?;
+    let is_nan = x.isnan()?;
+    match scatter.kind {
+        ScatterKind::Add => Ok(g),
+        ScatterKind::Mul => {
+            // Zeros and NaN get the product of the others, and the others the result divided by themselves.
+            let hole = is_nan.logical_or(&x.eq_scalar(0.0)?)?;
+            let filled = select_scalar(&hole, 1.0, x)?;
+            let rest = at(&put(init, ScatterKind::Mul, &filled)?)?;
+            let other_holes = count(&hole)?.sub(&hole.to_dtype(x.dtype())?)?;
+            let other_nan = count(&is_nan)?.sub(&is_nan.to_dtype(x.dtype())?)?.gt_scalar(0.0)?;
+            let others = select_scalar(&other_holes.gt_scalar(0.0)?, 0.0, &rest)?;
+            let others = select_scalar(&other_nan, f64::NAN, &others)?;
+            let plain = at(&put(init, ScatterKind::Mul, x)?)?.div(&filled)?;
+            g.mul(&select(&hole, &others, &plain)?)
+        }
+        _ => {
+            let y = at(&put(init, scatter.kind, x)?)?;
+            let hit = x.eq(&y)?.logical_or(&is_nan)?;
+            let share = g.div(&count(&hit)?.maximum_scalar(1.0)?)?;
+            select_scalar(&hit.logical_not()?, 0.0, &share)
+        }
+    }
 }
 
 /// Reduce runs of a dimension, given by their lengths or by their starts.
@@ -130,7 +168,12 @@ fn segment_reduce(
     let y = if x.numel() == 0 {
         crate::ops::pointwise::independent_of(&x.sum()?, init)?
     } else {
-        dispatch::call(Prim::Scatter(Scatter { dim: d, kind, include_self: true }), &[&init, &number, x])?
+        let scatter = Scatter { dim: d, kind, include_self: true };
+        let forward = || dispatch::call(Prim::Scatter(scatter), &[&init, &number, x]);
+        let (number, init) = (number.clone(), init.clone());
+        by_formula("SegmentReduceBackward0", &[x], forward, move |x, g, _| {
+            Ok(smallvec![Some(segments_vjp(&x[0], g, scatter, &init, &number)?)])
+        })?
     };
     let y = y.narrow(d as i64, 0, segments as i64)?;
     if how != "mean" {

@@ -2,9 +2,9 @@
 
 use super::{UnaryKind as K, unary};
 use crate::op::{Saved, Saves};
-use crate::ops::pointwise::{BinaryKind, arith, binary, select_scalar};
+use crate::ops::pointwise::{BinaryKind, arith, binary, select, select_scalar};
 use crate::schema::Operand;
-use crate::{Result, Scalar, Tensor};
+use crate::{DType, Result, Scalar, Tensor};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, PI};
 
 /// The gradient of an operand, from the gradient `g` of the result and the tensors that it names: the operand `x`, the
@@ -103,9 +103,16 @@ pub(super) fn k1(x: &Tensor, y: &Tensor, g: &Tensor) -> Result<Tensor> {
     mul(g, &unary(K::ModifiedBesselK0, x)?.add(&div(y, x)?)?)?.neg()
 }
 
+/// The density of the normal distribution over its integral. Below -1, where both vanish, it is one over a scaled
+/// integral, which overflows above.
 pub(super) fn log_ndtr(x: &Tensor, g: &Tensor) -> Result<Tensor> {
-    let tail = unary(K::Erfcx, &scaled(x, -FRAC_1_SQRT_2)?)?;
-    div(&scaled(g, FRAC_2_SQRT_PI * FRAC_1_SQRT_2)?, &tail)
+    let below = x.detach().lt_scalar(-1.0)?;
+    let (low, high) = (select_scalar(&below.logical_not()?, -1.0, x)?, select_scalar(&below, -1.0, x)?);
+    let tail = unary(K::Erfcx, &scaled(&low, -FRAC_1_SQRT_2)?)?;
+    let ratio = scaled(&tail, 1.0 / (FRAC_2_SQRT_PI * FRAC_1_SQRT_2))?.reciprocal()?;
+    let density = scaled(&scaled(&high.square()?, -0.5)?.exp()?, 0.5 * FRAC_2_SQRT_PI * FRAC_1_SQRT_2)?;
+    let integral = scaled(&scaled(&high, -FRAC_1_SQRT_2)?.erfc()?, 0.5)?;
+    mul(g, &select(&below, &ratio, &div(&density, &integral)?)?)
 }
 
 pub(super) fn ndtri(y: &Tensor, g: &Tensor) -> Result<Tensor> {
@@ -113,9 +120,16 @@ pub(super) fn ndtri(y: &Tensor, g: &Tensor) -> Result<Tensor> {
     scaled(&mul(g, &bell)?, (2.0 * PI).sqrt())
 }
 
-/// `y / x` of functions that are odd with slope one half at zero.
+/// `y / x` of functions that are odd with slope one half at zero. Near zero the quotient is that slope: its derivative,
+/// a difference of quotients, would lose all digits.
 fn over_argument(x: &Tensor, y: &Tensor) -> Result<Tensor> {
-    let zero = x.eq_scalar(0.0)?;
-    let safe = select_scalar(&zero, 1.0, x)?;
-    select_scalar(&zero, 0.5, &div(y, &safe)?)
+    let epsilon = match x.dtype() {
+        DType::F64 => f64::EPSILON,
+        DType::F16 => 2f64.powi(-10),
+        DType::BF16 => 2f64.powi(-7),
+        _ => f64::from(f32::EPSILON),
+    };
+    let tiny = x.detach().abs()?.le_scalar(epsilon)?;
+    let safe = select_scalar(&tiny, 1.0, x)?;
+    select_scalar(&tiny, 0.5, &div(y, &safe)?)
 }

@@ -1,0 +1,114 @@
+//! Gradients of composed ops by a formula.
+//!
+//! The gradient of a composition is a sum of terms. At zeros, infinities and bounds, or far from zero, single terms may
+//! be infinite, or cancel, where the gradient of the whole is an ordinary number. [`by_formula`] records a composition
+//! as one node with a gradient of its own, as PyTorch does.
+
+use crate::graph::{BackwardFn, second_backward, with_backward};
+use crate::op::{Grads, bit};
+use crate::saved::SavedTensor;
+use crate::{Meta, Result, Tensor, state};
+use smallvec::SmallVec;
+use std::sync::Mutex;
+
+/// Gradients of the operands `x` from the gradient `g` of the result. `needs` has a bit for each operand whose gradient
+/// is wanted. Gradients may have the broadcast shape.
+type Rule = Box<dyn Fn(&[Tensor], &Tensor, u64) -> Result<Grads> + Send + Sync>;
+
+struct Formula {
+    name: &'static str,
+    x: Mutex<Option<Vec<SavedTensor>>>,
+    metas: SmallVec<[Meta; 3]>,
+    needs: u64,
+    rule: Rule,
+}
+
+impl BackwardFn for Formula {
+    fn name(&self) -> String {
+        self.name.to_string()
+    }
+    fn backward(&self, g: &[Option<Tensor>]) -> Result<Grads> {
+        let Some(g) = &g[0] else { return Ok(self.metas.iter().map(|_| None).collect()) };
+        let saved = self.x.lock().unwrap_or_else(|e| e.into_inner());
+        let x = saved.as_ref().ok_or_else(second_backward)?.iter().map(SavedTensor::get).collect::<Result<Vec<_>>>()?;
+        drop(saved);
+        let grads = (self.rule)(&x, g, self.needs)?;
+        grads.into_iter().zip(&self.metas).map(|(g, m)| g.map(|g| g.sum_to(&m.dims)).transpose()).collect()
+    }
+    fn release(&self) {
+        let gone = self.x.lock().unwrap_or_else(|e| e.into_inner()).take();
+        drop(gone);
+    }
+}
+
+/// A gradient that needs no operand, only the gradient `g` of the result and the descriptions of the operands.
+type LinearRule = Box<dyn Fn(&Tensor, &[Meta], u64) -> Result<Grads> + Send + Sync>;
+
+struct Linear {
+    name: &'static str,
+    metas: SmallVec<[Meta; 3]>,
+    needs: u64,
+    rule: LinearRule,
+}
+
+impl BackwardFn for Linear {
+    fn name(&self) -> String {
+        self.name.to_string()
+    }
+    fn backward(&self, g: &[Option<Tensor>]) -> Result<Grads> {
+        let Some(g) = &g[0] else { return Ok(self.metas.iter().map(|_| None).collect()) };
+        (self.rule)(g, &self.metas, self.needs)
+    }
+}
+
+fn needs(x: &[&Tensor]) -> u64 {
+    x.iter().enumerate().fold(0, |m, (i, x)| m | if x.requires_grad() { bit(i) } else { 0 })
+}
+
+/// Return `forward()`, which is a function of `x`. Its gradients, those of `rule`, do not depend on `x`, so nothing is
+/// saved.
+pub(crate) fn linear(
+    name: &'static str,
+    x: &[&Tensor],
+    forward: impl FnOnce() -> Result<Tensor>,
+    rule: impl Fn(&Tensor, &[Meta], u64) -> Result<Grads> + Send + Sync + 'static,
+) -> Result<Tensor> {
+    if !crate::graph::may_need_grad(x) {
+        return forward();
+    }
+    let y = state::no_grad(forward)?;
+    let metas = x.iter().map(|x| *x.meta()).collect();
+    with_backward(&y, x, Box::new(Linear { name, metas, needs: needs(x), rule: Box::new(rule) }))
+}
+
+/// Return `forward()`, a piecewise constant function of `x`. Its gradients are zero, also where those of its parts are
+/// infinite.
+pub(crate) fn steps(name: &'static str, x: &[&Tensor], forward: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
+    linear(name, x, forward, |_, metas, needs| {
+        let zeros = |(i, m): (usize, &Meta)| (needs & bit(i) != 0).then(|| Tensor::zeros_like_meta(m)).transpose();
+        metas.iter().enumerate().map(zeros).collect()
+    })
+}
+
+/// Return `forward()`, which is a function of `x`. If a gradient may be wanted, it is recorded as one node, whose
+/// gradients are those of `rule`. The node saves all of `x`.
+pub(crate) fn by_formula(
+    name: &'static str,
+    x: &[&Tensor],
+    forward: impl FnOnce() -> Result<Tensor>,
+    rule: impl Fn(&[Tensor], &Tensor, u64) -> Result<Grads> + Send + Sync + 'static,
+) -> Result<Tensor> {
+    if !crate::graph::may_need_grad(x) {
+        return forward();
+    }
+    let overwritten = state::with(|s| s.overwritten.get());
+    let save = |x: &&Tensor| -> Result<SavedTensor> {
+        // An in-place op is about to overwrite this storage.
+        SavedTensor::new(if x.storage_id() == overwritten { x.copy()? } else { (*x).clone() })
+    };
+    let saved = x.iter().map(save).collect::<Result<_>>()?;
+    let y = state::no_grad(forward)?;
+    let metas = x.iter().map(|x| *x.meta()).collect();
+    let backward = Formula { name, x: Mutex::new(Some(saved)), metas, needs: needs(x), rule: Box::new(rule) };
+    with_backward(&y, x, Box::new(backward))
+}
