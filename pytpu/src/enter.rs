@@ -11,8 +11,8 @@ use torchtpu_tensor::{Error, ErrorKind};
 
 pyo3::create_exception!(torch, OutOfMemoryError, PyRuntimeError, "Memory for a tensor could not be had.");
 pyo3::create_exception!(
-    torch.linalg,
-    LinAlgError,
+    torch._C,
+    _LinAlgError,
     PyRuntimeError,
     "A matrix is singular, or not positive, or iterations did not converge."
 );
@@ -69,7 +69,7 @@ pub fn exception(mut e: Error) -> PyErr {
         ErrorKind::NotImplemented => PyNotImplementedError::new_err(text),
         ErrorKind::Buffer => PyBufferError::new_err(text),
         ErrorKind::OutOfMemory => OutOfMemoryError::new_err(text),
-        ErrorKind::LinAlg => LinAlgError::new_err(text),
+        ErrorKind::LinAlg => _LinAlgError::new_err(text),
         ErrorKind::Dist => DistError::new_err(text),
         ErrorKind::DistBackend => DistBackendError::new_err(text),
         ErrorKind::DistNetwork => DistNetworkError::new_err(text),
@@ -257,6 +257,6 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     torchtpu_tensor::warning::install(warn);
     let panics = m.py().get_type::<pyo3::panic::PanicException>();
     panics.setattr("__new__", wrap_pyfunction!(_exception_for_panic, m)?)?;
-    m.add("_LinAlgError", m.py().get_type::<LinAlgError>())?;
+    m.add("_LinAlgError", m.py().get_type::<_LinAlgError>())?;
     m.add("OutOfMemoryError", m.py().get_type::<OutOfMemoryError>())
 }

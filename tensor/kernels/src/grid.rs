@@ -46,8 +46,9 @@ const A: f64 = -0.75;
 /// respect to the grid coordinate.
 type Tap<R> = (Option<usize>, R, R);
 
-/// Map a coordinate inside the image. Return it with the derivative of this mapping.
-fn folded<R: Real>(spec: &GridSpec, mut c: R, size: usize) -> (R, R) {
+/// Map a coordinate inside the image. Return it with the derivative of this mapping. As in PyTorch, a coordinate that is
+/// none becomes the first position of an image, and the last one of a volume.
+fn folded<R: Real>(spec: &GridSpec, mut c: R, size: usize, is_image: bool) -> (R, R) {
     let max = R::of((size - 1) as f64);
     let mut slope = R::ONE;
     if spec.outside == Outside::Zeros {
@@ -58,18 +59,31 @@ fn folded<R: Real>(spec: &GridSpec, mut c: R, size: usize) -> (R, R) {
         if span == 0.0 {
             return (R::ZERO, R::ZERO);
         }
-        let mut t = c.to_f64() - low;
-        if t < 0.0 {
+        let (low, span) = (R::of(low), R::of(span));
+        let mut t = c - low;
+        if t < R::ZERO {
             t = -t;
             slope = -slope;
         }
-        let (extra, flips) = (t % span, (t / span).floor());
-        c = if flips % 2.0 == 0.0 {
-            R::of(extra + low)
+        // Both ways give the same for coordinates near the image. Far away they round as PyTorch's.
+        let (back, forth) = if is_image {
+            let period = span + span;
+            let forth = t - R::of((t / period).to_f64().trunc()) * period;
+            (period - forth, forth)
         } else {
-            slope = -slope;
-            R::of(span - extra + low)
+            let extra = R::of(t.to_f64() % span.to_f64());
+            let is_even = (t / span).to_f64().floor() % 2.0 == 0.0;
+            if is_even { (R::of(f64::INFINITY), extra) } else { (span - extra, R::of(f64::INFINITY)) }
         };
+        if forth > back {
+            slope = -slope;
+            c = back + low;
+        } else {
+            c = forth + low;
+        }
+    }
+    if c.to_f64().is_nan() {
+        return (if is_image { R::ZERO } else { max }, R::ZERO);
     }
     if c <= R::ZERO {
         (R::ZERO, R::ZERO)
@@ -86,7 +100,7 @@ fn position<R: Real>(c: R, size: usize) -> Option<usize> {
     (c >= 0.0 && c <= (size - 1) as f64).then_some(c as usize)
 }
 
-fn taps<R: Real>(spec: &GridSpec, at: R, size: usize, out: &mut [Tap<R>; 4]) -> usize {
+fn taps<R: Real>(spec: &GridSpec, at: R, size: usize, is_image: bool, out: &mut [Tap<R>; 4]) -> usize {
     let n = size as f64;
     let (c, scale) = if spec.align_corners {
         ((at + R::ONE) / R::of(2.0) * R::of(n - 1.0), (n - 1.0) / 2.0)
@@ -95,17 +109,19 @@ fn taps<R: Real>(spec: &GridSpec, at: R, size: usize, out: &mut [Tap<R>; 4]) -> 
     };
     let scale = R::of(scale);
     let floor = |c: R| R::of(c.to_f64().floor());
+    // A weight that is NaN reaches the result of an image, but not that of a volume.
+    let read = |at: Option<usize>, part: R| if is_image && part.to_f64().is_nan() { at.or(Some(0)) } else { at };
     match spec.interpolation {
         Interpolation::Linear => {
-            let (c, slope) = folded(spec, c, size);
+            let (c, slope) = folded(spec, c, size, is_image);
             let (low, slope) = (floor(c), slope * scale);
             let part = c - low;
-            out[0] = (position(low, size), R::ONE - part, -slope);
-            out[1] = (position(low + R::ONE, size), part, slope);
+            out[0] = (read(position(low, size), part), R::ONE - part, -slope);
+            out[1] = (read(position(low + R::ONE, size), part), part, slope);
             2
         }
         Interpolation::Nearest => {
-            let (c, _) = folded(spec, c, size);
+            let (c, _) = folded(spec, c, size, is_image);
             out[0] = (position(R::of(c.to_f64().round_ties_even()), size), R::ONE, R::ZERO);
             1
         }
@@ -119,8 +135,8 @@ fn taps<R: Real>(spec: &GridSpec, at: R, size: usize, out: &mut [Tap<R>; 4]) -> 
             let weights = [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)];
             let slopes = [far_slope(t + 1.0), near_slope(t), -near_slope(1.0 - t), -far_slope(2.0 - t)];
             for (i, out) in out.iter_mut().enumerate() {
-                let (p, _) = folded(spec, low + R::of(i as f64 - 1.0), size);
-                *out = (position(floor(p), size), R::of(weights[i]), R::of(slopes[i]) * scale);
+                let (p, _) = folded(spec, low + R::of(i as f64 - 1.0), size, is_image);
+                *out = (read(position(floor(p), size), R::of(t)), R::of(weights[i]), R::of(slopes[i]) * scale);
             }
             4
         }
@@ -154,7 +170,7 @@ fn points<R: Real>(spec: &GridSpec, grid: &[R], sizes: &[usize], with_slopes: bo
         for p in range {
             for (k, &n) in sizes.iter().enumerate() {
                 // The first grid coordinate belongs to the last dimension.
-                taps(spec, grid[p * d + d - 1 - k], n, &mut along[k]);
+                taps(spec, grid[p * d + d - 1 - k], n, d == 2, &mut along[k]);
             }
             for c in 0..all {
                 let (mut rest, mut at, mut inside) = (c, 0, true);

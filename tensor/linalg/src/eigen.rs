@@ -30,6 +30,14 @@ fn diagonal<T>(of: &mut [T]) -> DiagMut<'_, T> {
 /// not read. Return zero, or the order of the first leading minor that is not positive.
 pub fn cholesky<T: Number>(a: &mut [T], n: usize) -> i32 {
     let mut c = Columns::from_rows(a, n, n);
+    if !c.data.iter().all(is_finite) {
+        let info = cholesky_by_columns(&mut c, n);
+        for j in 0..n {
+            c.column_mut(j)[..j].fill(T::ZERO);
+        }
+        c.write_rows(a);
+        return info;
+    }
     let result = with_memory(llt::cholesky_in_place_scratch::<T>(n, Par::Seq, Default::default()), |stack| {
         llt::cholesky_in_place(c.view_mut(), Default::default(), Par::Seq, stack, Default::default())
     });
@@ -41,6 +49,30 @@ pub fn cholesky<T: Number>(a: &mut [T], n: usize) -> i32 {
         Ok(_) => 0,
         Err(llt::LltError::NonPositivePivot { index }) => index as i32 + 1,
     }
+}
+
+/// [`cholesky`] as it is defined, one column after the other. A block method would spread an infinity to all elements.
+fn cholesky_by_columns<T: Number>(c: &mut Columns<T>, n: usize) -> i32 {
+    for j in 0..n {
+        let mut pivot = c.get(j, j).re();
+        for k in 0..j {
+            let l = c.get(j, k);
+            pivot -= (l * l.conjugated()).re();
+        }
+        if !(pivot > T::Part::ZERO) {
+            return j as i32 + 1;
+        }
+        let root = Float::sqrt(pivot);
+        *c.at(j, j) = T::real(root);
+        for i in j + 1..n {
+            let mut v = c.get(i, j);
+            for k in 0..j {
+                v -= c.get(i, k) * c.get(j, k).conjugated();
+            }
+            *c.at(i, j) = v / T::real(root);
+        }
+    }
+    0
 }
 
 /// Solve `a x = b` for a triangular `a`, with `x` in place of `b: (n, k)`. `upper` chooses the triangle. With `unit`,

@@ -29,6 +29,20 @@ pub trait Number: ComplexField + Copy + NumAssign + Neg<Output = Self> {
     fn modulus(self) -> Self::Part {
         self.re().hypot(self.im())
     }
+    /// Return the number divided by its absolute value, also of infinities. Zero, and a real NaN, give zero.
+    fn phase(self) -> Self {
+        let (size, zero) = (self.modulus(), Self::Part::ZERO);
+        let is_real = Self::of(zero, Self::Part::ONE) == Self::ZERO;
+        if size == zero || (Float::is_nan(size) && is_real) {
+            return Self::ZERO;
+        }
+        if !Float::is_infinite(size) {
+            return self / Self::real(size);
+        }
+        let unit = |p: Self::Part| if Float::is_infinite(p) { Float::signum(p) } else { zero };
+        let unit = Self::of(unit(self.re()), unit(self.im()));
+        unit / Self::real(unit.modulus())
+    }
     /// Return the size by which LAPACK compares complex numbers: the sum of the parts' absolute values.
     fn size(self) -> Self::Part {
         Float::abs(self.re()) + Float::abs(self.im())

@@ -437,11 +437,13 @@ enum Bias {
 }
 
 /// The corrections at a step count. The caller has counted the step, as PyTorch's optimisers do.
-fn corrections(step: &Tensor, a: &AdamArgs) -> Result<Bias> {
+fn corrections(step: &Tensor, dtype: DType, a: &AdamArgs) -> Result<Bias> {
     if let Some(bits) = step.scalar_bits() {
         let t = Scalar::from_bits(bits, step.dtype()).to_f64();
         return Ok(Bias::Numbers(1.0 - a.beta1.powf(t), (1.0 - a.beta2.powf(t)).sqrt()));
     }
+    // The count is `float32`, and the corrections of `float64` parameters need its dtype.
+    let step = narrowed(step.clone(), compute_dtype(dtype))?;
     // `1 - beta^t` without cancellation.
     let one_less = |beta: f64| step.mul_scalar(beta.ln())?.expm1()?.neg();
     Ok(Bias::Tensors(one_less(a.beta1)?, one_less(a.beta2)?.sqrt()?))
@@ -460,7 +462,7 @@ fn adam_with(p: &Tensor, g: &Tensor, s: &AdamState<'_>, a: &AdamArgs, shared: Op
     state::no_grad(|| {
         let (m, v) = (s.exp_avg, s.exp_avg_sq);
         agree(&[p, g, m, v])?;
-        let bias = corrections(s.step, a)?;
+        let bias = corrections(s.step, p.dtype(), a)?;
         if let (Bias::Numbers(bias1, bias2_sqrt), false, true) = (&bias, a.amsgrad, in_place(&[p, m, v])) {
             let g = g.contiguous()?;
             let spec = kernels::AdamW {

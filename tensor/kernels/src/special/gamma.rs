@@ -189,9 +189,13 @@ fn incomplete<T: Analytic>(a: &T, x: &T, upper: bool) -> T {
     let y = T::choose(&infinite(a), || x.of(none), || y.clone());
     let y = T::choose(&x.is(0.0), || x.of(none), || y.clone());
     let y = T::choose(&a.is(0.0), || x.of(all), || y.clone());
+    let unknown = |v: &T| T::not(&T::either(&v.below(1.0), &v.above(0.0)));
     let undefined = T::either(
         &T::either(&x.below(0.0), &a.below(0.0)),
-        &T::either(&T::both(&x.is(0.0), &a.is(0.0)), &T::both(&infinite(x), &infinite(a))),
+        &T::either(
+            &T::either(&T::both(&x.is(0.0), &a.is(0.0)), &T::both(&infinite(x), &infinite(a))),
+            &T::either(&T::both(&unknown(x), &a.is(0.0)), &T::both(&unknown(x), &unknown(a))),
+        ),
     );
     T::choose(&undefined, || x.of(f64::NAN), || y.clone())
 }

@@ -453,7 +453,7 @@ fn max_unpool2d(a: &Args<'_>) -> Result<Tensor> {
             out.len()
         )));
     }
-    max_unpool(a.tensor(0)?, a.tensor(1)?, out)
+    max_unpool(a.tensor(0)?, a.tensor(1)?, out)?.in_format_of(a.tensor(0)?)
 }
 
 fn max_unpool3d(a: &Args<'_>) -> Result<Tensor> {

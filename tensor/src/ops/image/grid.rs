@@ -56,7 +56,8 @@ fn polynomial(x: &Tensor, [a, b, c, d]: [f64; 4]) -> Result<Tensor> {
 }
 
 /// A coordinate moved inside, and its derivative by the original one; `None` if that is one.
-fn folded(spec: &GridSpec, c: &Tensor, size: usize) -> Result<(Tensor, Option<Tensor>)> {
+/// As in PyTorch, a coordinate that is none becomes the first position of an image, and the last one of a volume.
+fn folded(spec: &GridSpec, c: &Tensor, size: usize, is_image: bool) -> Result<(Tensor, Option<Tensor>)> {
     if spec.outside == Outside::Zeros {
         return Ok((c.clone(), None));
     }
@@ -73,27 +74,45 @@ fn folded(spec: &GridSpec, c: &Tensor, size: usize) -> Result<(Tensor, Option<Te
         let t = select(&below, &t.neg()?, &t)?;
         slope = select_scalar(&below, -1.0, &slope)?;
         let by = |kind, x: &Tensor, v: f64| arith(kind, Operand::Tensor(x), Operand::Scalar(Scalar::Float(v)));
-        let extra = by(BinaryKind::Fmod, &t, span)?;
-        let flips = t.detach().div_scalar(span)?.floor()?;
-        let even = by(BinaryKind::Fmod, &flips, 2.0)?.eq_scalar(0.0)?;
-        c = select(&even, &extra.add_scalar(low)?, &extra.neg()?.add_scalar(span + low)?)?;
+        // Both ways give the same for coordinates near the image. Far away they round as PyTorch's.
+        let (even, forth, back) = if is_image {
+            let periods = t.detach().div_scalar(2.0 * span)?.trunc()?;
+            let forth = t.sub(&periods.mul_scalar(2.0 * span)?)?;
+            let back = forth.neg()?.add_scalar(2.0 * span)?;
+            (forth.le(&back)?, forth, back)
+        } else {
+            let extra = by(BinaryKind::Fmod, &t, span)?;
+            let flips = t.detach().div_scalar(span)?.floor()?;
+            let even = by(BinaryKind::Fmod, &flips, 2.0)?.eq_scalar(0.0)?;
+            (even, extra.clone(), extra.neg()?.add_scalar(span)?)
+        };
+        c = select(&even, &forth, &back)?.add_scalar(low)?;
         slope = select(&even, &slope, &slope.neg()?)?;
     }
-    let (before, after) = (c.le_scalar(0.0)?, c.ge_scalar(max)?);
+    let (mut before, mut after, unknown) = (c.le_scalar(0.0)?, c.ge_scalar(max)?, c.detach().isnan()?);
+    if is_image {
+        before = before.logical_or(&unknown)?;
+    } else {
+        after = after.logical_or(&unknown)?;
+    }
     c = select_scalar(&before, 0.0, &select_scalar(&after, max, &c)?)?;
     slope = select_scalar(&before, 0.0, &select_scalar(&after, 0.0, &slope)?)?;
     Ok((c, Some(slope)))
 }
 
-fn tap(c: &Tensor, size: usize, weight: Tensor, slope: Option<Tensor>) -> Result<Tap> {
+fn tap(c: &Tensor, size: usize, is_image: bool, weight: Tensor, slope: Option<Tensor>) -> Result<Tap> {
     let c = c.detach();
-    let inside = c.ge_scalar(0.0)?.logical_and(&c.le_scalar((size - 1) as f64)?)?;
+    let mut inside = c.ge_scalar(0.0)?.logical_and(&c.le_scalar((size - 1) as f64)?)?;
     let at = select_scalar(&inside.logical_not()?, 0.0, &c)?.to_dtype(DType::I64)?;
+    if is_image {
+        // A weight that is NaN reaches the result of an image, but not that of a volume.
+        inside = inside.logical_or(&weight.detach().isnan()?)?;
+    }
     Ok(Tap { at, inside, weight, slope })
 }
 
 /// The reads of each point along one dimension, for the grid's coordinates `[n, p]`.
-fn taps(spec: &GridSpec, grid: &Tensor, size: usize) -> Result<Vec<Tap>> {
+fn taps(spec: &GridSpec, grid: &Tensor, size: usize, is_image: bool) -> Result<Vec<Tap>> {
     let s = size as f64;
     let (c, scale) = if spec.align_corners {
         (grid.add_scalar(1.0)?.div_scalar(2.0)?.mul_scalar(s - 1.0)?, (s - 1.0) / 2.0)
@@ -102,11 +121,11 @@ fn taps(spec: &GridSpec, grid: &Tensor, size: usize) -> Result<Vec<Tap>> {
     };
     match spec.interpolation {
         Interpolation::Nearest => {
-            let (c, _) = folded(spec, &c, size)?;
-            Ok(vec![tap(&c.detach().round()?, size, constant(&c, 1.0)?, None)?])
+            let (c, _) = folded(spec, &c, size, is_image)?;
+            Ok(vec![tap(&c.detach().round()?, size, is_image, constant(&c, 1.0)?, None)?])
         }
         Interpolation::Linear => {
-            let (c, slope) = folded(spec, &c, size)?;
+            let (c, slope) = folded(spec, &c, size, is_image)?;
             let low = c.detach().floor()?;
             let part = c.sub(&low)?;
             let slope = match slope {
@@ -114,8 +133,8 @@ fn taps(spec: &GridSpec, grid: &Tensor, size: usize) -> Result<Vec<Tap>> {
                 None => constant(&c, scale)?,
             };
             Ok(vec![
-                tap(&low, size, part.neg()?.add_scalar(1.0)?, Some(slope.neg()?))?,
-                tap(&low.add_scalar(1.0)?, size, part, Some(slope))?,
+                tap(&low, size, is_image, part.neg()?.add_scalar(1.0)?, Some(slope.neg()?))?,
+                tap(&low.add_scalar(1.0)?, size, is_image, part, Some(slope))?,
             ])
         }
         Interpolation::Cubic => {
@@ -132,8 +151,8 @@ fn taps(spec: &GridSpec, grid: &Tensor, size: usize) -> Result<Vec<Tap>> {
                         if forward { t.add_scalar(1.0 - i as f64)? } else { t.neg()?.add_scalar(i as f64 - 1.0)? };
                     let p = if i == 1 || i == 2 { near } else { far };
                     let slope = polynomial(&x, slope_of(p))?.mul_scalar(if forward { scale } else { -scale })?;
-                    let (at, _) = folded(spec, &low.add_scalar(i as f64 - 1.0)?, size)?;
-                    tap(&at.floor()?, size, polynomial(&x, p)?, Some(slope))
+                    let (at, _) = folded(spec, &low.add_scalar(i as f64 - 1.0)?, size, is_image)?;
+                    tap(&at.floor()?, size, is_image, polynomial(&x, p)?, Some(slope))
                 })
                 .collect()
         }
@@ -151,7 +170,7 @@ fn each(
     let (batch, d) = (grid.dims()[0], s.len());
     let flat = grid.reshape_dims(Dims::new(&[batch, grid.numel() / (batch.max(1) * d), d]))?;
     let along: Vec<Vec<Tap>> =
-        (0..d).map(|k| taps(spec, &flat.select(2, (d - 1 - k) as i64)?, s[k])).collect::<Result<_>>()?;
+        (0..d).map(|k| taps(spec, &flat.select(2, (d - 1 - k) as i64)?, s[k], d == 2)).collect::<Result<_>>()?;
     let count = along[0].len();
     for c in 0..count.pow(d as u32) {
         let chosen: Vec<&Tap> = (0..d).map(|k| &along[k][c / count.pow((d - 1 - k) as u32) % count]).collect();

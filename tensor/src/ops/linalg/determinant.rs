@@ -112,7 +112,7 @@ impl Fused for Slogdet {
                 let mut s = if odd { -T::ONE } else { T::ONE };
                 for v in pivots {
                     let size = v.modulus();
-                    s = if size == 0.0 { T::ZERO } else { s * (v / T::real(size)) };
+                    s *= v.phase();
                     log[i] += size.ln();
                 }
                 sign[i] = s;

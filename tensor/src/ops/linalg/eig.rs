@@ -43,7 +43,12 @@ impl Fused for Eig {
             for i in 0..matrices {
                 let a = part(&a, i, n * n);
                 if !a.iter().all(|v| v.modulus().is_finite()) {
-                    return Err(Error::runtime("torch.linalg.eig: input tensor should not contain infs or NaNs."));
+                    if o.vectors {
+                        return Err(Error::runtime("torch.linalg.eig: input tensor should not contain infs or NaNs."));
+                    }
+                    let nan = <T as Number>::Part::NAN;
+                    part_mut(&mut w, i, n).fill(Whole::new(nan, nan));
+                    continue;
                 }
                 let vectors = o.vectors.then(|| part_mut(&mut v, i, n * n));
                 if !kernels::eig(a, n, part_mut(&mut w, i, n), vectors) {

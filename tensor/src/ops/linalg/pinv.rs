@@ -56,14 +56,19 @@ impl Fused for Pinv {
             let y = pointwise::select(&kept, &values.reciprocal()?, &Tensor::zeros_like_meta(values.meta())?)?;
             y.to_dtype(a.dtype())
         };
+        // A matrix with infinities has singular values and vectors of NaN. As in PyTorch, its inverse is zero.
+        let present =
+            |vectors: &Tensor, values: &Tensor| pointwise::select_scalar(&values.isnan()?.unsqueeze(-2)?, 0.0, vectors);
         if self.hermitian {
             let y = dispatch::call_n(Prim::Eigh(Eigh { upper: false, vectors: true }), &[a])?;
             let by = inverted(&y[0], &y[0].abs()?.amax(&[-1], false)?)?;
-            return Ok(smallvec![times_columns(&y[1], &by)?.matmul(&adjoint(&y[1])?)?]);
+            let v = present(&y[1], &y[0])?;
+            return Ok(smallvec![times_columns(&v, &by)?.matmul(&adjoint(&v)?)?]);
         }
         let y = dispatch::call_n(Prim::Svd(Svd { full: false, vectors: true }), &[a])?;
         let by = inverted(&y[1], &y[1].narrow(-1, 0, 1)?.squeeze(-1)?)?;
-        Ok(smallvec![times_columns(&adjoint(&y[2])?, &by)?.matmul(&adjoint(&y[0])?)?])
+        let (u, v) = (present(&y[0], &y[1])?, present(&adjoint(&y[2])?, &y[1])?);
+        Ok(smallvec![times_columns(&v, &by)?.matmul(&adjoint(&u)?)?])
     }
     fn saves(&self, _: u64) -> Saves {
         Saves::both(1, 1)

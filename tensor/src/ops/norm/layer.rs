@@ -387,7 +387,10 @@ pub fn layer_norm(
 /// The errors of [`layer_norm`].
 pub fn rms_norm(x: &Tensor, normalized_shape: &[i64], w: Option<&Tensor>, eps: Option<f64>) -> Result<Tensor> {
     // PyTorch computes 16-bit floats in `float32`, whose epsilon it takes.
-    let eps = eps.unwrap_or(if x.dtype() == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) });
+    let eps = eps.unwrap_or(match x.dtype() {
+        DType::F64 | DType::C128 => f64::EPSILON,
+        _ => f64::from(f32::EPSILON),
+    });
     if x.dtype().is_complex() {
         let dims: Vec<i64> = (1..=normalized_shape.len() as i64).map(|d| -d).collect();
         let y = x.mul(&x.square()?.mean_dim(&dims, true)?.add_scalar(eps)?.rsqrt()?)?;

@@ -192,6 +192,10 @@ impl Fused for SoftmaxBackward {
 /// `Index` for a wrong dimension, `Runtime` for a dtype that is not floating point.
 pub fn softmax(x: &Tensor, dim: i64, dtype: Option<DType>, log: bool) -> Result<Tensor> {
     let dim = normalize_dim(dim, x.dims().len())?;
+    if x.numel() == 0 && dtype.is_none() && !x.dtype().is_float() {
+        // As in PyTorch, an empty tensor may have a dtype without a kernel.
+        return x.copy();
+    }
     match dtype {
         Some(d) if d != x.dtype() => dispatch::call(Prim::Softmax(Softmax { log, dim }), &[&x.to_dtype(d)?]),
         _ => dispatch::call(Prim::Softmax(Softmax { log, dim }), &[x]),

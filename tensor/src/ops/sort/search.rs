@@ -1,10 +1,10 @@
 //! Positions of values among sorted boundaries: `searchsorted` and `bucketize`.
 
 use crate::ops::indexing;
-use crate::ops::pointwise::kernel_error;
+use crate::ops::pointwise::{kernel_error, select};
 use crate::ops::reduce::{ReduceKind, reduce};
 use crate::schema::{Operand, Row, Scope, Tier};
-use crate::{DType, Device, DeviceKind, Error, Meta, Result, Tensor, promote_types};
+use crate::{DType, Device, DeviceKind, Error, Meta, Result, Scalar, Tensor, promote_types};
 use torchtpu_kernels::sort as kernels;
 
 /// `torch.searchsorted`: for each value, its position in the sorted row, before equal elements or, with `right`, after
@@ -86,11 +86,36 @@ pub fn searchsorted(
         Some(s) => indexing::gather(&boundaries, last, s)?,
         None => boundaries,
     };
+    if dtype.is_float() && b[last as usize] > 0 {
+        return bisected(&boundaries, &values, right)?.to_dtype(out);
+    }
     let boundaries = if one_row { boundaries } else { boundaries.unsqueeze(-2)? };
     let values = values.unsqueeze(-1)?;
-    // The comparison is negated, so that NaN belongs at the end.
-    let behind = if right { boundaries.gt(&values)? } else { boundaries.ge(&values)? };
-    reduce(ReduceKind::Sum, &behind.logical_not()?, Some(&[-1]), false)?.to_dtype(out)
+    let before = if right { boundaries.le(&values)? } else { boundaries.lt(&values)? };
+    reduce(ReduceKind::Sum, &before, Some(&[-1]), false)?.to_dtype(out)
+}
+
+/// [`searchsorted`] of floats on a device. Where NaN are among the boundaries, the steps of the search decide.
+fn bisected(boundaries: &Tensor, values: &Tensor, right: bool) -> Result<Tensor> {
+    let last = boundaries.dims().len() as i64 - 1;
+    let size = boundaries.dims()[last as usize] as i64;
+    let at = |i: &Tensor| match last {
+        0 => boundaries.take(i),
+        _ => indexing::gather(boundaries, last, i),
+    };
+    let positions = Meta { dims: *values.dims(), dtype: DType::I64, device: values.device() };
+    let mut start = Tensor::zeros_like_meta(&positions)?;
+    let mut end = Tensor::full_meta(&positions, Scalar::Int(size))?;
+    for _ in 0..=size.ilog2() {
+        let middle = start.add(&end.sub(&start)?.floor_divide_scalar(2i64)?)?;
+        let found = at(&middle.minimum_scalar(size - 1)?)?;
+        let behind = if right { found.gt(values)? } else { found.ge(values)? };
+        let done = start.ge(&end)?;
+        let next = select(&behind.logical_or(&done)?, &start, &middle.add_scalar(1i64)?)?;
+        end = select(&behind.logical_and(&done.logical_not()?)?, &middle, &end)?;
+        start = next;
+    }
+    Ok(start)
 }
 
 fn value_tensor(a: Operand<'_>, like: &Tensor) -> Result<Tensor> {
