@@ -23,7 +23,9 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+};
 use torchtpu_tensor::backend::{ALL_WELL, Backend as _, DeferredError, Operand, is_showing};
 use torchtpu_tensor::{DType, Device, Meta, Result, Scalar, Tensor, ops, state};
 
@@ -86,6 +88,8 @@ const FAILED: u8 = 2;
 
 /// A check of a value that is computed later.
 pub(crate) struct Check {
+    /// Checks are numbered in the order of their ops.
+    number: u64,
     status: AtomicU8,
     finding: Mutex<Finding>,
 }
@@ -100,7 +104,9 @@ enum Finding {
 impl Check {
     fn new(handle: u64, error: DeferredError) -> Arc<Check> {
         TRACKED.fetch_add(1, AcqRel);
-        Arc::new(Check { status: AtomicU8::new(OPEN), finding: Mutex::new(Finding::Open(handle, error)) })
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Relaxed);
+        Arc::new(Check { number, status: AtomicU8::new(OPEN), finding: Mutex::new(Finding::Open(handle, error)) })
     }
     fn is_open(&self) -> bool {
         self.status.load(Acquire) == OPEN
@@ -524,8 +530,11 @@ impl Engine {
         checks.retain(|c| !of_old.iter().any(|o| Arc::ptr_eq(o, c)));
         let metas = (r.meta_of(old)?, r.meta_of(new)?);
         drop(guard);
-        checks.sort_by_key(Arc::as_ptr);
-        checks.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        let (checks, failure) = self.settle_launched(checks);
+        if failure.is_some() {
+            self.retain_handle(old);
+            return Ok(old);
+        }
         if let Some(condition) = self.all_pass(&checks, is_step)?
             && metas.0 == metas.1
         {
@@ -590,18 +599,40 @@ impl Engine {
 
     /// See [`step_reads`](torchtpu_tensor::backend::Backend::step_reads).
     pub(super) fn step_reads(&self, gradients: &[u64]) -> Result<()> {
-        self.settle_known_checks();
-        let mut r = self.recording.lock();
-        if let Some(f) = r.failure_of(gradients.iter().copied()) {
-            drop(r);
+        let (checks, failure) = {
+            let mut r = self.recording.lock();
+            match r.failure_of(gradients.iter().copied()) {
+                Some(f) => (Vec::new(), Some(f)),
+                None => (gradients.iter().flat_map(|&h| r.checks_of(h)).collect(), None),
+            }
+        };
+        let (checks, late) = self.settle_launched(checks);
+        if let Some(f) = failure.or(late) {
             return Err(self.tell(&f));
         }
-        let mut checks: Vec<Arc<Check>> = gradients.iter().flat_map(|&h| r.checks_of(h)).collect();
-        checks.sort_by_key(Arc::as_ptr);
-        checks.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        let mut r = self.recording.lock();
         let stream = r.stream();
         r.streams[stream].step.checks = checks;
         Ok(())
+    }
+
+    /// Wait for the checks whose segments were launched. Return the others in the order of their ops, and the failure
+    /// of a check.
+    ///
+    /// Whether a launched program has ended must not decide what is recorded, since that is part of the form.
+    fn settle_launched(&self, mut checks: Vec<Arc<Check>>) -> (Vec<Arc<Check>>, Option<Arc<Failure>>) {
+        checks.sort_by_key(|c| c.number);
+        checks.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        let (pending, launched): (Vec<_>, Vec<_>) = checks.into_iter().partition(|c| self.is_pending(c));
+        let failure = launched.iter().filter_map(|c| self.settle(c)).next();
+        (pending, failure)
+    }
+
+    /// Return whether the segment that computes the value of a check is still recorded.
+    fn is_pending(&self, check: &Check) -> bool {
+        let Some(finding) = check.finding.try_lock() else { return false };
+        let Finding::Open(handle, _) = &*finding else { return false };
+        matches!(self.recording.lock().entry(*handle).map(|e| &e.state), Ok(State::Pending { .. }))
     }
 
     /// See [`step_errors`](torchtpu_tensor::backend::Backend::step_errors).

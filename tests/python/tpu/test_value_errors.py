@@ -126,7 +126,6 @@ WRONG = {
     "index_select": lambda x: x.index_select(0, places(3)),
     "gather": lambda x: x.gather(0, places(3).expand(1, 4)),
     "take": lambda x: x.take(places(12)),
-    "take_along_dim": lambda x: x.take_along_dim(places(3).reshape(1, 1), 0),
     "embedding": lambda x: F.embedding(places(3), x),
     "embedding_bag": lambda x: F.embedding_bag(places(3), x, places(0)),
     "scatter": lambda x: x.scatter(0, places(3).reshape(1, 1), 1.0),
@@ -143,7 +142,7 @@ WRONG = {
     "floor_divide": lambda x: places(3) // places(0),
     "remainder": lambda x: places(3) % places(0),
     "fmod": lambda x: torch.fmod(places(3), places(0)),
-    "bernoulli": lambda x: torch.bernoullplaces(x * 2),
+    "bernoulli": lambda x: torch.bernoulli(x * 2),
     "multinomial": lambda x: torch.multinomial(-x, 2),
     "multinomial of zeros": lambda x: torch.multinomial(x * 0, 2),
     "normal": lambda x: torch.normal(x, -x),
@@ -204,6 +203,9 @@ def _trained(device, bad, make, skip):
     optimizer = make(model.parameters())
     for k, (x, y) in enumerate(_batches(bad)):
         if skip and k in (2, 5):
+            if bad == "class":
+                # The forward pass is right, and moves the statistics.
+                model(x.to(device))
             continue
         try:
             optimizer.zero_grad()
@@ -228,12 +230,14 @@ def test_a_loop_that_skips_bad_batches_trains_as_if_they_were_not_there(bad, opt
     if checks == "late" and optimizer != "sgd":
         pytest.skip("the host has counted the step that the device left out")
     make = OPTIMIZERS[optimizer]
-    # The forward pass of a bad class is right, and moves the statistics.
     with torch.tpu.set_eager_mode(mode):
         got = _trained(T, bad, make, skip=False)
-    want = _trained("cpu", bad, make, skip=bad == "word")
+        want = _trained(T, bad, make, skip=True)
     for name, value in want.items():
-        assert torch.allclose(torch.tensor(got[name]), torch.tensor(value), atol=1e-5), name
+        assert torch.allclose(torch.tensor(got[name]), torch.tensor(value), atol=1e-6), name
+    if optimizer == "sgd":
+        for name, value in _trained("cpu", bad, make, skip=False).items():
+            assert torch.allclose(torch.tensor(got[name]), torch.tensor(value), atol=1e-5), name
 
 
 def test_statistics_keep_their_value():
