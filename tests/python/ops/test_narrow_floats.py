@@ -66,8 +66,9 @@ def test_large_and_tiny_values_on_cpu(dtype, scale):
     assert find_errors(run_all(dtype, scale, "cpu"), dtype, scale) == []
 
 
-@pytest.mark.parametrize(("dtype", "scale"), [("float16", 600.0), ("float16", 1e-4), ("bfloat16", 600.0)])
-def test_large_and_tiny_values_on_a_device(dtype, scale):
+def test_large_values_on_a_device():
+    # All functions are one program.
+    dtype, scale = "float16", 600.0
     results = run_all(dtype, scale, "tpu")
     results = {name: [None if t is None else t.cpu() for t in tensors] for name, tensors in results.items()}
     assert find_errors(results, dtype, scale) == []
