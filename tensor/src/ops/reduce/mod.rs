@@ -5,16 +5,17 @@ mod spread;
 
 use crate::axes::{Axes, Combine, names};
 use crate::formula::{by_formula, linear};
-use crate::graph::BackwardFn;
+use crate::graph::{BackwardFn, with_backward};
 use crate::lower::kernel_call::{self, KernelCall, Numbers, message, misfit};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, normalize_dims};
-use crate::ops::pointwise::{safe_sqrt, select_scalar};
+use crate::ops::pointwise::select_scalar;
 use crate::saved::SavedTensor;
 use crate::types::compute::{narrowed, widened};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 pub use rows::ROWS;
 use smallvec::{SmallVec, smallvec};
 pub use spread::{Spread, var_mean};
+use std::sync::Mutex;
 pub use torchtpu_kernels::reduce::ReduceKind;
 use torchtpu_kernels::{View, ViewMut};
 use torchtpu_stablehlo as hlo;
@@ -508,6 +509,42 @@ pub fn logsumexp(x: &Tensor, dims: &[i64], keep: bool) -> Result<Tensor> {
     if keep { Ok(s) } else { s.reshape_dims(kept(x.dims(), mask)) }
 }
 
+/// The gradient of a 2-norm: `g (x / y)`, and zero where the norm is. That of a root and a square, `2 x (g / (2 y))`,
+/// would overflow if `x` is tiny.
+struct LengthBackward {
+    /// The operand and the norm.
+    saved: Mutex<Option<[SavedTensor; 2]>>,
+    mask: u64,
+}
+
+impl BackwardFn for LengthBackward {
+    fn name(&self) -> String {
+        "LinalgVectorNormBackward0".into()
+    }
+    fn backward(&self, g: &[Option<Tensor>]) -> Result<Grads> {
+        let Some(g) = &g[0] else { return Ok(smallvec![None]) };
+        let saved = self.saved.lock().unwrap_or_else(|e| e.into_inner());
+        let Some([x, y]) = saved.as_ref() else { return Err(crate::graph::second_backward()) };
+        let (x, y) = (x.get()?, y.get()?);
+        drop(saved);
+        let spread = |t: &Tensor| t.reshape_dims(kept_as_one(x.dims(), self.mask));
+        // Compute the norm again if this is differentiated, since the saved one has no history.
+        let y = if crate::state::grad_enabled() {
+            let dims: Vec<i64> = masked(self.mask, x.dims().len()).iter().map(|&d| d as i64).collect();
+            norm(&x, Scalar::Int(2), Some(&dims), true)?
+        } else {
+            spread(&y)?
+        };
+        let zero = y.eq_scalar(0.0)?;
+        let slope = x.div(&select_scalar(&zero, 1.0, &y)?)?;
+        Ok(smallvec![Some(slope.mul(&select_scalar(&zero, 0.0, &spread(g)?)?)?)])
+    }
+    fn release(&self) {
+        let gone = self.saved.lock().unwrap_or_else(|e| e.into_inner()).take();
+        drop(gone);
+    }
+}
+
 /// The `p`-norm over dimensions.
 pub(crate) fn norm(x: &Tensor, p: Scalar, dims: Option<&[i64]>, keep: bool) -> Result<Tensor> {
     if !x.dtype().is_inexact() {
@@ -544,8 +581,14 @@ pub(crate) fn norm(x: &Tensor, p: Scalar, dims: Option<&[i64]>, keep: bool) -> R
     } else if p == 1.0 {
         sum(&x.abs()?)
     } else if p == 2.0 {
-        let s = sum(&x.square()?)?;
-        safe_sqrt(&s)
+        let length = |x: &Tensor| sum(&x.square()?)?.sqrt();
+        if !(crate::state::grad_enabled() && x.requires_grad()) {
+            return length(x);
+        }
+        let y = crate::no_grad(|| length(&x.detach()))?;
+        let mask = normalize_dims(dims.unwrap_or(&[]), x.dims().len())?;
+        let saved = [SavedTensor::new(x.clone())?, SavedTensor::new(y.clone())?];
+        with_backward(&y, &[x], Box::new(LengthBackward { saved: Mutex::new(Some(saved)), mask }))
     } else {
         // The gradient at zeros, and of slices of zeros, is defined as zero. The powers would give NaN.
         let flat = |y: Tensor, wrong: &Tensor, at: f64, q: f64| -> Result<Tensor> {

@@ -7,6 +7,7 @@ use crate::ops::indexing::{Gather, Scatter, ScatterKind, count_up};
 use crate::ops::pointwise::{select, select_scalar};
 use crate::ops::sort::searchsorted;
 use crate::schema::{Args, Ret};
+use crate::types::compute::{narrowed, widened};
 use crate::{DType, Error, Result, Scalar, Tensor, dispatch};
 use smallvec::smallvec;
 
@@ -24,7 +25,7 @@ pub(super) fn renorm(x: &Tensor, p: Scalar, dim: i64, bound: f64) -> Result<Tens
     }
     let d = normalize_dim(dim, rank)?;
     let others: Vec<i64> = (0..rank).filter(|&e| e != d).map(|e| e as i64).collect();
-    let wide = crate::types::compute::widened(x)?;
+    let wide = widened(x)?;
     let norm = crate::ops::linalg::vector_norm(&wide, p, Some(&others), true, None)?;
     let large = norm.detach().gt_scalar(bound)?;
     let one = Tensor::number(Scalar::Float(1.0), norm.dtype())?;
@@ -118,6 +119,10 @@ fn segment_reduce(
     }
     if given.dims()[..d] != x.dims()[..d] {
         return fail("Expected data and lengths to have the same sizes before axis.");
+    }
+    if x.dtype().is_half() {
+        let y = segment_reduce(&widened(x)?, how, lengths, offsets, axis, trusted, initial)?;
+        return narrowed(y, x.dtype());
     }
     let size = x.dims()[d];
     let given = given.detach().to_dtype(DType::I64)?;
