@@ -417,7 +417,7 @@ fn assign(x: &Tensor, key: Vec<Item>, value: Tensor, number: Option<Scalar>) -> 
             return Ok(());
         }
         let filled = |alias: &Tensor| run("masked_fill", overload, &[Arg::Tensor(alias), Arg::Tensor(mask), fill]);
-        return Ok(inplace::apply(x, filled)?);
+        return Ok(inplace::update(x, filled)?);
     }
     let is_filled = value.dims().is_empty()
         && key.iter().any(|i| matches!(i, Item::Bool(_)) || matches!(i, Item::Tensor(t) if is_mask(t)));

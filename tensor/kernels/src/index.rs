@@ -108,6 +108,14 @@ pub(crate) fn write_at<T: Copy, S: Copy>(
 ) {
     let (src, out) = (Address::<S>::of(src.ptr()), Address::<T>::of(out.ptr()));
     nest.par_for_each_row(|[oo, so, po], n, [os, ss, ps]| {
+        if ps == 0 {
+            let oo = oo + positions[po] as usize * step;
+            for j in 0..n {
+                // SAFETY: as below.
+                unsafe { out.write(oo + j * os, op(out.read(oo + j * os), src.read(so + j * ss))) };
+            }
+            return;
+        }
         for j in 0..n {
             // SAFETY: positions are checked, and the other offsets are those of the views' elements. If several
             // positions can reach an element, one thread handles all of them.
@@ -243,7 +251,7 @@ fn scatter_nest(
     let index_strides = row_major(index.sizes());
     let out_strides = without_dim(out.strides(), dim);
     let nest = Nest::new(index.sizes(), [&out_strides, src.strides(), &index_strides], |d| d == dim);
-    Ok((positions, nest, step))
+    Ok((positions, nest.serial_if_repeated(out), step))
 }
 
 /// Compute `out[index[i][j][k]][j][k] = src[i][j][k]` for `dim` 0, and accordingly for other dimensions. The last of
@@ -295,6 +303,9 @@ pub fn scatter_reduce(
         d => for_dtype!(d, T => combine::<T>(out, src, &positions, &nest, step, kind, include_self)),
     }
     if kind == ScatterReduce::Mean {
+        if index.numel() < out.numel() / 8 {
+            return divide_sums(out, &positions, &nest, step, include_self);
+        }
         // Count in a dense array of the sizes of `out`, through the same nest with its strides.
         let count_strides = row_major(out.sizes());
         let mut counts = memory::filled(i64::from(include_self), out.numel());
@@ -355,6 +366,33 @@ fn combine<T: Arithmetic>(
     }
 }
 
+/// Divide the sums at the written positions by the number of their values. This costs as much as the positions, not as
+/// `out`.
+fn divide_sums(
+    out: &mut ViewMut,
+    positions: &[i64],
+    nest: &Nest<3>,
+    step: usize,
+    include_self: bool,
+) -> Result<(), KernelError> {
+    let mut written = memory::with_capacity(positions.len());
+    nest.for_each_row(|[oo, _, po], n, [os, _, ps]| {
+        written.extend((0..n).map(|j| oo + j * os + positions[po + j * ps] as usize * step));
+    });
+    written.sort_unstable();
+    for_dtype!(out.dtype(), T => {
+        let out = Address::<T>::of(out.ptr());
+        for same in written.chunk_by(|a, b| a == b) {
+            let n = same.len() as i64 + i64::from(include_self);
+            if n > 1 {
+                // SAFETY: the offset is that of an element that the nest has written.
+                unsafe { out.write(same[0], out.read(same[0]).mean_of(n)) };
+            }
+        }
+    });
+    Ok(())
+}
+
 /// Divide by the counts. Elements with a count of zero stay unchanged.
 fn divide(out: &mut ViewMut, counts: &[i64], count_strides: &[usize]) {
     let nest = Nest::new(out.sizes(), [out.strides(), count_strides], |_| false);
@@ -375,7 +413,8 @@ fn divide(out: &mut ViewMut, counts: &[i64], count_strides: &[usize]) {
 /// Return the loop nest of an op that writes whole rows of `src` along `dim`.
 fn row_nest(out: &ViewMut, dim: usize, sizes: &[usize], src_strides: &[usize]) -> Nest<3> {
     let index_strides = along(sizes.len(), dim);
-    Nest::new(sizes, [&without_dim(out.strides(), dim), src_strides, &index_strides], |d| d == dim)
+    let nest = Nest::new(sizes, [&without_dim(out.strides(), dim), src_strides, &index_strides], |d| d == dim);
+    nest.serial_if_repeated(out)
 }
 
 /// Add `alpha` times the rows of `src` to rows of `out` along `dim`. `index` is one-dimensional.
@@ -508,6 +547,7 @@ pub fn index_put(
     let points = indices.first().map_or(&[][..], |i| i.sizes());
     let (numbers, out_strides) = point_strides(points, &out.sizes()[k..], &out.strides()[k..]);
     let nest = Nest::new(values.sizes(), [&out_strides, values.strides(), &numbers], |d| d < points.len());
+    let nest = nest.serial_if_repeated(out);
     if accumulate && is_narrow(out) {
         fold_into(out, values, &nest, &offsets, 1, values.numel(), Fold::SUM);
     } else if accumulate {
@@ -520,18 +560,53 @@ pub fn index_put(
 
 /// Write one value (a view of one element) where `mask` (Bool, sizes of `out`) is true.
 pub fn masked_fill(out: &mut ViewMut, mask: &View, value: &View) {
-    let nest = Nest::new(out.sizes(), [out.strides(), mask.strides()], |_| false);
+    let (sizes, zeros) = (out.sizes().to_vec(), vec![0; out.sizes().len()]);
+    // SAFETY: the view has one element, and all strides are zero.
+    let values = unsafe { View::new(value.ptr(), &sizes, &zeros, value.dtype()) };
+    masked_copy(out, mask, &values);
+}
+
+/// Number of elements of a mask that are looked at together.
+const MASKED: usize = 32;
+
+/// Whether the `n` elements of a mask from `at` on are all false. `false` for a mask with gaps, which is not searched.
+///
+/// # Safety
+/// The elements are those of the mask.
+#[inline(always)]
+unsafe fn is_clear(mask: Address<u8>, at: usize, n: usize, step: usize) -> bool {
+    // SAFETY: the caller passes elements of the mask, which follow one another.
+    step == 1 && unsafe { std::slice::from_raw_parts(mask.at(at), n) }.iter().fold(0, |any, m| any | m) == 0
+}
+
+/// Copy the elements of `values` (sizes of `out`) where `mask` (Bool, sizes of `out`) is true. Runs of elements that
+/// stay as they are are not read, so a mask with few ones costs as much as the mask.
+pub fn masked_copy(out: &mut ViewMut, mask: &View, values: &View) {
+    let nest = Nest::new(out.sizes(), [out.strides(), mask.strides(), values.strides()], |_| false);
+    let nest = nest.serial_if_repeated(out);
     for_width!(out.dtype(), T => {
-        // SAFETY: the view has one element.
-        let value = unsafe { Address::<T>::of(value.ptr()).read(0) };
         let (out, mask) = (Address::<T>::of(out.ptr()), Address::<u8>::of(mask.ptr()));
-        nest.par_for_each_row(|[oo, mo], n, [os, ms]| {
-            for j in 0..n {
-                // SAFETY: the nest visits only offsets of the views' elements, and each output element once.
-                unsafe {
-                    let old = out.read(oo + j * os);
-                    // Always write, so that the loop has no branch.
-                    out.write(oo + j * os, if mask.read(mo + j * ms) != 0 { value } else { old });
+        let values = Address::<T>::of(values.ptr());
+        nest.par_for_each_row(|[oo, mo, vo], n, [os, ms, vs]| {
+            // SAFETY: the nest visits only offsets of the views' elements, and one thread visits each output element.
+            unsafe {
+                if ms == 0 {
+                    if mask.read(mo) != 0 {
+                        (0..n).for_each(|j| out.write(oo + j * os, values.read(vo + j * vs)));
+                    }
+                    return;
+                }
+                for start in (0..n).step_by(MASKED) {
+                    let end = n.min(start + MASKED);
+                    if is_clear(mask, mo + start * ms, end - start, ms) {
+                        continue;
+                    }
+                    for j in start..end {
+                        let old = out.read(oo + j * os);
+                        let new = values.read(vo + j * vs);
+                        // Always write, so that the loop has no branch.
+                        out.write(oo + j * os, if mask.read(mo + j * ms) != 0 { new } else { old });
+                    }
                 }
             }
         });
@@ -623,14 +698,22 @@ pub fn masked_scatter(out: &mut ViewMut, mask: &View, src: &View) -> Result<(), 
     for_width!(out.dtype(), T => {
         let (out, mask) = (Address::<T>::of(out.ptr()), Address::<u8>::of(mask.ptr()));
         let source = Address::<T>::of(src.ptr());
+        let is_dense = src.is_contiguous();
         nest.for_each_row(|[oo, mo], n, [os, ms]| {
-            for j in 0..n {
+            for start in (0..n).step_by(MASKED) {
+                let end = n.min(start + MASKED);
                 // SAFETY: the nest visits only offsets of the views' elements, and `src` has at least as many elements
                 // as the mask has ones.
                 unsafe {
-                    if mask.read(mo + j * ms) != 0 {
-                        out.write(oo + j * os, source.read(offset_of(next, src.sizes(), src.strides())));
-                        next += 1;
+                    if is_clear(mask, mo + start * ms, end - start, ms) {
+                        continue;
+                    }
+                    for j in start..end {
+                        if mask.read(mo + j * ms) != 0 {
+                            let from = if is_dense { next } else { offset_of(next, src.sizes(), src.strides()) };
+                            out.write(oo + j * os, source.read(from));
+                            next += 1;
+                        }
                     }
                 }
             }

@@ -13,6 +13,8 @@
 //! quarters between them (the eighths, for large sizes), so [`free`] finds the class again from the requested size.
 
 use crate::KernelError;
+use crate::strided::Address;
+use crate::threads::parallel_for;
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -189,10 +191,12 @@ unsafe fn system_free(p: NonNull<u8>, rounded: usize) {
 }
 
 #[cfg(target_os = "linux")]
+unsafe extern "C" {
+    fn madvise(addr: *mut std::ffi::c_void, length: usize, advice: i32) -> i32;
+}
+
+#[cfg(target_os = "linux")]
 fn advise_huge_pages(p: NonNull<u8>, bytes: usize) {
-    unsafe extern "C" {
-        fn madvise(addr: *mut std::ffi::c_void, length: usize, advice: i32) -> i32;
-    }
     const MADV_HUGEPAGE: i32 = 14;
     // SAFETY: the range is part of our block. The call changes how it is backed, not its contents. A refusal (by a
     // kernel without huge pages) only costs speed.
@@ -369,12 +373,48 @@ pub fn allocate(bytes: usize) -> Result<NonNull<u8>, KernelError> {
         }
         return made.ok_or(KernelError::OutOfMemory { bytes });
     }
-    allocate_large(bytes)
+    allocate_large(bytes).map(|made| made.0)
 }
 
+/// Like [`allocate`], but filled with zeros. The system gives pages of zeros when they are first used, so a large block
+/// that comes from the system costs nothing.
+///
+/// # Errors
+/// The errors of [`allocate`].
+pub fn allocate_zeroed(bytes: usize) -> Result<NonNull<u8>, KernelError> {
+    let (p, is_fresh) =
+        if bytes <= THREAD_MAX { (allocate(bytes)?, false) } else { allocate_large(bytes)? };
+    if !(is_fresh && class_of(bytes).0 > SHARED_MAX && drop_pages(p, class_of(bytes).0)) {
+        let to = Address::<u8>::of(p.as_ptr());
+        parallel_for(bytes, ZEROED_GRAIN, |range| {
+            // SAFETY: the range lies within the block, and ranges are disjoint.
+            unsafe { to.at(range.start).write_bytes(0, range.len()) };
+        });
+    }
+    Ok(p)
+}
+
+/// Number of bytes that a thread fills with zeros.
+const ZEROED_GRAIN: usize = 1 << 20;
+
+/// Give the pages of a block back, so that they are zeros when they are used again. Return whether this was done.
+#[cfg(target_os = "linux")]
+fn drop_pages(p: NonNull<u8>, bytes: usize) -> bool {
+    const MADV_DONTNEED: i32 = 4;
+    // SAFETY: the range is a block of the caller's, whose contents are not needed. It begins at a page and is made of
+    // whole pages, because large blocks lie on 2 MiB boundaries and their sizes are multiples of 128 KiB.
+    unsafe { madvise(p.as_ptr().cast(), bytes, MADV_DONTNEED) == 0 }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn drop_pages(_: NonNull<u8>, _: usize) -> bool {
+    false
+}
+
+/// Allocate a block above [`THREAD_MAX`]. Return whether it comes from the system, not from the cache.
 #[cold]
 #[inline(never)]
-fn allocate_large(bytes: usize) -> Result<NonNull<u8>, KernelError> {
+fn allocate_large(bytes: usize) -> Result<(NonNull<u8>, bool), KernelError> {
     if bytes > max_block_bytes() {
         return Err(KernelError::OutOfMemory { bytes });
     }
@@ -403,7 +443,7 @@ fn allocate_large(bytes: usize) -> Result<NonNull<u8>, KernelError> {
     if hit { &counted.hits } else { &counted.misses }.fetch_add(1, Relaxed);
     let large = LARGE_ALLOCATED.fetch_add(rounded, Relaxed) + rounded;
     PEAK.fetch_max(large, Relaxed);
-    Ok(p)
+    Ok((p, !hit))
 }
 
 /// Give a block back.
@@ -555,6 +595,21 @@ mod tests {
         assert_eq!(a, b);
         // SAFETY: allocated above with the same size.
         unsafe { free(b, 290) };
+    }
+
+    #[test]
+    fn zeroed_blocks_are_zero_also_when_they_are_reused() {
+        for bytes in [100, 40_000, 3 << 20, 70 << 20] {
+            for _ in 0..2 {
+                let p = allocate_zeroed(bytes).unwrap();
+                // SAFETY: the block is allocated above with this size.
+                unsafe {
+                    assert!(std::slice::from_raw_parts(p.as_ptr(), bytes).iter().all(|b| *b == 0), "{bytes}");
+                    p.as_ptr().write_bytes(1, bytes);
+                    free(p, bytes);
+                }
+            }
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Iteration over several strided operands together, row by row, on all threads.
 
+use crate::ViewMut;
 use crate::par::Shared;
 pub(crate) use crate::threads::parallel_for;
 use crate::threads::{CHEAP_GRAIN, num_threads};
@@ -68,6 +69,7 @@ struct Dim<const K: usize> {
 pub(crate) struct Nest<const K: usize> {
     dims: Vec<Dim<K>>,
     numel: usize,
+    is_serial: bool,
 }
 
 impl<const K: usize> Nest<K> {
@@ -88,7 +90,15 @@ impl<const K: usize> Nest<K> {
                 _ => dims.push(inner),
             }
         }
-        Nest { dims, numel: sizes.iter().product() }
+        Nest { dims, numel: sizes.iter().product(), is_serial: false }
+    }
+
+    /// Keep all positions on one thread if `out`, which the loop writes, may reach an element more than once.
+    pub(crate) fn serial_if_repeated(mut self, out: &ViewMut) -> Nest<K> {
+        if may_repeat(out.sizes(), out.strides()) {
+            self.is_serial = true;
+        }
+        self
     }
 
     /// Call `f(offsets, len, strides)` for every innermost row, in order, on this thread.
@@ -98,7 +108,7 @@ impl<const K: usize> Nest<K> {
 
     /// Like [`Nest::for_each_row`], on all threads if there are enough elements.
     pub(crate) fn par_for_each_row(&self, f: impl Fn([usize; K], usize, [usize; K]) + Sync) {
-        let split = if self.numel < 2 * CHEAP_GRAIN {
+        let split = if self.is_serial || self.numel < 2 * CHEAP_GRAIN {
             None
         } else {
             // Split the outermost dimension that is long enough for all threads, so that rows stay whole.
@@ -149,6 +159,23 @@ impl<const K: usize> Nest<K> {
             }
         }
     }
+}
+
+/// Whether two indices of a layout may lead to the same element. `false` is certain: each dimension steps over all
+/// elements of the dimensions with smaller strides.
+pub(crate) fn may_repeat(sizes: &[usize], strides: &[usize]) -> bool {
+    let mut reach = 0;
+    let mut below = 0;
+    // Visit dimensions in the order of their strides. There are few, so search for the next one.
+    for _ in sizes {
+        let left = sizes.iter().zip(strides).filter(|&(&n, &s)| n > 1 && s > below);
+        let Some((&n, &s)) = left.min_by_key(|d| *d.1) else { break };
+        if s <= reach || strides.iter().zip(sizes).filter(|&(&t, &m)| m > 1 && t == s).count() > 1 {
+            return true;
+        }
+        (reach, below) = (reach + (n - 1) * s, s);
+    }
+    sizes.iter().zip(strides).any(|(&n, &s)| n > 1 && s == 0)
 }
 
 /// Return row-major strides.

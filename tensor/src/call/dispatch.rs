@@ -5,10 +5,12 @@
 //! [`inplace`](crate::inplace)), since ops themselves are pure. Execute runs a kernel, records in a trace, or does
 //! nothing, by device.
 
-use crate::op::{Layout, Outs, Prim, Strides};
+use crate::op::{Layout, Outs, Prim, Saves, Strides, bit};
 use crate::ops::shape::AsStrided;
 use crate::view::ViewInfo;
-use crate::{DeviceKind, Dims, Error, MemoryFormat, Meta, Result, Tensor, autocast, backend, graph, state, strides};
+use crate::{
+    DeviceKind, Dims, Error, MemoryFormat, Meta, Result, Tensor, autocast, backend, graph, inplace, state, strides,
+};
 use smallvec::{SmallVec, smallvec};
 
 /// Whether a test counts ops or a thread casts for them, so that calls must not take shortcuts.
@@ -69,6 +71,36 @@ fn call_ordinary(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
     } else {
         execute(&op, x, meta)?.swap_remove(0)
     };
+    if grad {
+        graph::record(op, x, std::slice::from_ref(&y))?;
+    }
+    Ok(y)
+}
+
+/// Run an op that changes some elements of operand `at`. Within [`inplace::update`] its kernel writes these elements in
+/// the memory of the operand, so the call costs as much as they do. It does not if an operand lies in that memory, or if
+/// backward needs the old or the new elements.
+pub(crate) fn call_update(op: Prim, x: &[&Tensor], at: usize) -> Result<Tensor> {
+    if !inplace::is_destination(x[at]) {
+        return call(op, x);
+    }
+    if is_unusual() {
+        if autocast::operands(&op, x)?.is_some() {
+            return call(op, x);
+        }
+        notify_observer(&op, x);
+    }
+    let grad = graph::may_need_grad(x);
+    let saves = if grad { op.saves(u64::MAX) } else { Saves::NONE };
+    let is_possible = op.has_kernel()
+        && (!grad || op.has_vjp() && saves.x & bit(at) == 0 && saves.y == 0)
+        && op.infer(x).is_ok_and(|meta| meta == *x[at].meta());
+    if !is_possible {
+        return call_ordinary(op, x);
+    }
+    let others: SmallVec<[&Tensor; 4]> = (0..x.len()).filter(|&i| i != at).map(|i| x[i]).collect();
+    let Some(y) = inplace::destination(x[at], &others)? else { return call_ordinary(op, x) };
+    op.kernel(x, std::slice::from_ref(&y)).map_err(|e| e.in_op(op.name()))?;
     if grad {
         graph::record(op, x, std::slice::from_ref(&y))?;
     }

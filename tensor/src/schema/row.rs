@@ -238,7 +238,8 @@ impl Row {
         self.in_place_aliasing = Aliasing::Allowed;
         self
     }
-    /// Let no operand of `name_` share memory with the tensor that it writes.
+    /// Let no operand of `name_` share memory with the tensor that it writes, and write only the elements that change,
+    /// as [`inplace::update`] does.
     pub const fn scatters_in_place(mut self) -> Row {
         self.in_place_aliasing = Aliasing::Refused;
         self
@@ -345,6 +346,7 @@ impl Row {
         self.check_aliasing(x, args)?;
         match self.writes_repeated {
             Some(write) if inplace::repeats_elements(x) => write(self, x, args)?,
+            _ if self.in_place_aliasing == Aliasing::Refused => inplace::update(x, |x| self.call_on(x, args))?,
             _ => inplace::apply(x, |x| self.call_on(x, args))?,
         }
         Ok(Ret::Tensor(x.clone()))

@@ -344,6 +344,16 @@ impl Tensor {
         }
     }
 
+    /// A contiguous `cpu` tensor of zeros. Large ones take no memory until their elements are used.
+    ///
+    /// # Errors
+    /// The errors of [`Tensor::empty`].
+    pub(crate) fn zeroed(meta: &Meta) -> Result<Tensor> {
+        let Some(bytes) = meta.bytes() else { return Err(out_of_memory(meta)) };
+        let p = memory::allocate_zeroed(bytes).map_err(|_| out_of_memory(meta))?;
+        Ok(Tensor::build(meta, 0, Storage::new(p.as_ptr() as u64, bytes, Owner::Heap, 0)))
+    }
+
     /// A tensor that stands for a value of the device backend. It takes over the reference to the value.
     pub fn from_device_value(meta: &Meta, handle: u64) -> Tensor {
         Tensor::build(meta, 0, Storage::new(handle, meta.bytes().unwrap_or(0), Owner::Device, 0))

@@ -2,10 +2,10 @@
 //!
 //! Ops are pure. The in-place form of an op computes, writes the value into the tensor through its chain of views, and
 //! gives the tensor the result's history. If no gradient is needed and the op is one pointwise kernel, the kernel
-//! writes directly.
+//! writes directly. An op that changes some elements, such as `index_copy_`, writes only these; see [`update`].
 
 use crate::schema::{Args, Row};
-use crate::{DType, Dims, Error, GradRef, Result, Scalar, Tensor, dispatch, scalar, state, view};
+use crate::{DType, DeviceKind, Dims, Error, GradRef, Result, Scalar, Tensor, dispatch, scalar, state, view};
 use smallvec::SmallVec;
 
 /// Refuse to write an inference tensor outside of inference mode.
@@ -86,6 +86,15 @@ pub fn check_disjoint(x: &Tensor, operand: &Tensor) -> Result<()> {
     if !x.shares_storage(operand) || Overlap::of(x, operand) == Overlap::None { Ok(()) } else { Err(overlaps()) }
 }
 
+/// Whether `x` and `y` have the same elements in the same places. `Overlap::Full` leaves out tensors with gaps.
+pub(crate) fn is_same_place(x: &Tensor, y: &Tensor) -> bool {
+    x.shares_storage(y)
+        && x.storage_offset() == y.storage_offset()
+        && x.meta() == y.meta()
+        && x.is_lazy() == y.is_lazy()
+        && (x.strides() == y.strides() || layout(x) == layout(y))
+}
+
 /// Strides and sizes of the dimensions that have more than one element.
 fn layout(x: &Tensor) -> SmallVec<[(usize, usize); 8]> {
     x.strides().iter().copied().zip(x.dims().iter().copied()).filter(|d| d.1 != 1).collect()
@@ -150,6 +159,35 @@ pub fn apply(x: &Tensor, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()
         f(&alias)?
     };
     assign(x, &y)
+}
+
+/// [`apply`] for a function that changes some elements of `x`. On `cpu` its op may write these elements alone, by
+/// `dispatch::call_update` or `destination`, and return the tensor that it has written. The function must not read `x`
+/// after that.
+///
+/// # Errors
+/// The errors of [`apply`].
+pub fn update(x: &Tensor, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()> {
+    let _guard = (x.device().kind == DeviceKind::Cpu).then(|| state::Destination::set(x.storage_id()));
+    apply(x, f)
+}
+
+/// Whether a call of [`update`] writes the storage of `x` and has not done so yet.
+#[inline]
+pub(crate) fn is_destination(x: &Tensor) -> bool {
+    state::with(|s| s.destination.get()) == x.storage_id()
+}
+
+/// An alias of `x` for an op to write, if a call of [`update`] writes `x`. Return `None` if an operand shares the memory
+/// of `x`, if memory does not hold the elements themselves, or if `x` overlaps itself, which needs an order of writes.
+/// There is one alias for a call.
+pub(crate) fn destination(x: &Tensor, operands: &[&Tensor]) -> Result<Option<Tensor>> {
+    let shares = |t: &&Tensor| t.is_lazy() || t.shares_storage(x);
+    if !is_destination(x) || x.is_lazy() || overlaps_itself(x) || operands.iter().any(shares) {
+        return Ok(None);
+    }
+    state::with(|s| s.destination.set(0));
+    x.shallow_alias().map(Some)
 }
 
 /// The in-place form of a function that gives every element the same value, so that repeated elements do no harm.

@@ -2,7 +2,7 @@
 
 use super::overlap::{self, is_written_in_order, may_overlap};
 use crate::op::{Layout, Prim, ViewOp};
-use crate::{DeviceKind, Error, GradRef, Meta, Result, Tensor, backend, dispatch, graph};
+use crate::{DeviceKind, Error, GradRef, Meta, Result, Tensor, backend, dispatch, graph, inplace};
 use smallvec::{SmallVec, smallvec};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -429,6 +429,8 @@ impl Tensor {
         }
         match self.device().kind {
             DeviceKind::Meta => {}
+            // The op has written the elements already; see `inplace::update`.
+            DeviceKind::Cpu if !y.is_lazy() && inplace::is_same_place(self, y) => {}
             DeviceKind::Cpu => {
                 // Memory of a conjugated view holds the conjugates of the values that are written.
                 let y =

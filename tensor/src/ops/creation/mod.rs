@@ -17,6 +17,9 @@ use crate::{
 use range::counted;
 use smallvec::smallvec;
 
+/// Number of bytes above which zeros are memory that the system has not filled yet.
+const LARGE_BYTES: usize = 1 << 20;
+
 /// A tensor of one number. The number is an operand, so that other numbers compile nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Fill {
@@ -180,6 +183,10 @@ impl Tensor {
             let y = Tensor::empty(meta)?;
             y.set_scalar_bits(v.bits(meta.dtype));
             return Ok(y);
+        }
+        let is_large = meta.bytes().is_some_and(|b| b > LARGE_BYTES);
+        if is_large && meta.device.kind == DeviceKind::Cpu && v.bits(meta.dtype) == 0 && !dispatch::is_unusual() {
+            return Tensor::zeroed(meta);
         }
         let x = Tensor::number(v, meta.dtype)?;
         dispatch::call(Prim::Fill(Fill { dims: meta.dims, device: meta.device }), &[&x])

@@ -426,7 +426,7 @@ fn scatter_kind(
     let size = x1.dims()[dim];
     let label = op.label();
     let i1 = guard(&i1, 0, size, move |i| unplaced_on_device(i, dim, size).in_op(label))?;
-    let y = dispatch::call(Prim::Scatter(op), &[&x1, &i1, &s1])?;
+    let y = dispatch::call_update(Prim::Scatter(op), &[&x1, &i1, &s1], 0)?;
     y.reshape_dims(*x.dims())
 }
 

@@ -415,7 +415,7 @@ pub fn index_put(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumu
     plan.guard(x, "index_put")?;
     let mut operands: SmallVec<[&Tensor; 6]> = smallvec![&front, &values];
     operands.extend(plan.indices.iter());
-    let y = dispatch::call(Prim::IndexPut(IndexPut { dims: plan.dims, accumulate }), &operands)?;
+    let y = dispatch::call_update(Prim::IndexPut(IndexPut { dims: plan.dims, accumulate }), &operands, 0)?;
     plan.back(&y)
 }
 
@@ -432,6 +432,10 @@ fn check_expands(values: &Tensor, to: &Dims) -> Result<()> {
 /// `x[mask] = v` for the same `v` at all positions of the mask: a choice without positions, for which the host reads
 /// nothing. `None` for other expressions.
 fn put_by_mask(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool) -> Result<Option<Tensor>> {
+    // On `cpu`, adding at the positions costs less than adding zeros elsewhere.
+    if accumulate && x.device().kind == DeviceKind::Cpu {
+        return Ok(None);
+    }
     let mut given = indices.iter().enumerate().filter_map(|(d, i)| i.as_ref().map(|i| (d, i)));
     let (Some((at, mask)), None) = (given.next(), given.next()) else { return Ok(None) };
     let r = mask.dims().len();
@@ -461,7 +465,7 @@ fn put_by_mask(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumula
     (0..rest).for_each(|_| mask_dims.push(1));
     let mask = to_device(mask, x.device())?.to_dtype(DType::Bool)?.reshape_dims(mask_dims)?;
     if !accumulate {
-        return pointwise::select(&mask, &values, x).map(Some);
+        return dispatch::call_update(Prim::Select(pointwise::Select), &[&mask, &values, x], 2).map(Some);
     }
     let zero = Tensor::number(Scalar::Int(0), x.dtype())?;
     x.add(&pointwise::select(&mask, &values, &zero)?).map(Some)

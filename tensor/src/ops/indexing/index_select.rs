@@ -318,7 +318,7 @@ fn index_rows(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, accumulate: bo
                 .in_op("index_copy")
         }
     })?;
-    let y = dispatch::call(Prim::IndexAdd(op), &[&x1, &i1, &s1])?;
+    let y = dispatch::call_update(Prim::IndexAdd(op), &[&x1, &i1, &s1], 0)?;
     y.reshape_dims(*x.dims())
 }
 
@@ -362,7 +362,7 @@ pub fn index_fill(x: &Tensor, dim: i64, index: &Tensor, value: Operand<'_>) -> R
         return Err(Error::runtime("index_fill_(): Converting complex Scalar to non-complex type is not supported"));
     }
     let value = fill_value("index_fill_", x, value)?;
-    dispatch::call(Prim::IndexAdd(IndexAdd { dim, accumulate: false }), &[&x1, &wrapped, &value])?
+    dispatch::call_update(Prim::IndexAdd(IndexAdd { dim, accumulate: false }), &[&x1, &wrapped, &value], 0)?
         .reshape_dims(*x.dims())
 }
 
@@ -438,7 +438,7 @@ fn index_reduce(x: &Tensor, dim: i64, index: &Tensor, src: &Tensor, how: &str, i
     let index = guard(index, 0, size, move |i| out_of_range_in_self(i, size).in_op("index_reduce"))?;
     let at = index.reshape_dims(along)?.expand_dims(s1.dims())?;
     let op = Scatter { dim: d, kind, include_self };
-    let y = dispatch::call(Prim::Scatter(op), &[&x1, &at, &s1]).map_err(|e| {
+    let y = dispatch::call_update(Prim::Scatter(op), &[&x1, &at, &s1], 0).map_err(|e| {
         // The error about a wrong index differs from that of scatter.
         if e.message().contains("is out of bounds") { Error::index("index out of range in self") } else { e }
     })?;

@@ -2,9 +2,9 @@
 
 use super::index_select::{IndexSelect, index_copy};
 use super::overlapping;
-use super::{KINDS, at_least_1d, count_up, defer, fill_value, ok, to_device};
+use super::{KINDS, at_least_1d, copy_of, count_up, defer, fill_value, ok, to_device};
 use crate::op::Prim;
-use crate::ops::pointwise;
+use crate::ops::pointwise::{self, kernel_error};
 use crate::schema::{
     Aliasing, Args, Numbers, Operand, OutDType, Ret, Row, Sample, Scope, Tier, index as index_arg, mask as mask_arg,
     messages, n, t,
@@ -34,7 +34,7 @@ pub fn masked_fill(x: &Tensor, mask: &Tensor, value: Operand<'_>) -> Result<Tens
         }
         v => fill_value("masked_fill_", x, v)?,
     };
-    pointwise::select(mask, &value, x)
+    dispatch::call_update(Prim::Select(pointwise::Select), &[mask, &value, x], 2)
 }
 
 /// The in-place form, whose error about sizes begins with those of the tensor.
@@ -48,7 +48,7 @@ fn masked_fill_(a: &Args<'_>) -> Result<Ret> {
         inplace::assign_repeated(x, &masked_fill(x, &mask, a.operand(2)?)?, &mask)?;
         return Ok(x.clone().into());
     }
-    inplace::apply(x, |x| masked_fill(x, mask, a.operand(2)?))?;
+    inplace::update(x, |x| masked_fill(x, mask, a.operand(2)?))?;
     Ok(x.clone().into())
 }
 
@@ -122,6 +122,7 @@ pub fn masked_scatter(x: &Tensor, mask: &Tensor, source: &Tensor) -> Result<Tens
         )));
     }
     let dims = crate::op::broadcast_dims(x.dims(), mask.dims())?;
+    let is_widened = *x.dims() != dims;
     let (x, mask) = (x.expand_dims(&dims)?, mask.expand_dims(&dims)?);
     if x.numel() == 0 {
         return Ok(x);
@@ -146,6 +147,19 @@ pub fn masked_scatter(x: &Tensor, mask: &Tensor, source: &Tensor) -> Result<Tens
     if n == 0 {
         // On a device, the mask decides whether the result is an error.
         return if x.device().kind.has_backend() { pointwise::select(&mask, &x, &x) } else { Ok(x) };
+    }
+    if x.device().kind == DeviceKind::Cpu && !crate::graph::may_need_grad(&[&x, source]) {
+        let destination = if is_widened { None } else { inplace::destination(&x, &[&mask, source])? };
+        let y = match destination {
+            Some(y) => y,
+            None => {
+                let y = Tensor::empty(x.meta())?;
+                copy_of(&x.resolved()?, &y);
+                y
+            }
+        };
+        kernels::masked_scatter(&mut y.view_mut(), &mask.view(), &source.resolved()?.view()).map_err(kernel_error)?;
+        return Ok(y);
     }
     // The position of an element's value in the source is the number of ones up to it, minus one.
     let at = crate::ops::scan::cumsum(&flat, 0)?.sub_scalar(1)?.maximum_scalar(0)?.minimum_scalar(n as i64 - 1)?;
@@ -253,7 +267,11 @@ pub const ROWS: &[Row] = &[
          `mask` is `bool` and broadcasts with `input`; `source` has the dtype of `input`, and at least as many \
          elements as `mask` has true ones.",
     )
-    .inplace()
+    .inplace_by(|a| {
+        let x = a.tensor(0)?;
+        inplace::update(x, |x| masked_scatter(x, a.tensor(1)?, a.tensor(2)?))?;
+        Ok(x.clone().into())
+    })
     .writes_overlapping(overlapping::write_masked)
     .reads_before_writing(),
     Row::new(

@@ -33,7 +33,7 @@ pub use triangle::{diag_embed, tril, triu};
 
 use crate::op::{Func, Prim, Value};
 use crate::schema::{Operand, Ret, SampleArg};
-use crate::{DType, Device, Dims, Error, Meta, Result, Scalar, Tensor, backend, dispatch, state};
+use crate::{DType, Device, Dims, Error, Meta, Result, Scalar, Tensor, backend, dispatch, inplace, state};
 use torchtpu_stablehlo::{Direction, ElementType, ScatterKind as Join};
 
 /// The narrowest type that holds every position in `0..size`: TPUs have no 64-bit integers.
@@ -163,8 +163,11 @@ fn check_same_dtype(op: &str, x: &Tensor, src: &Tensor) -> Result<()> {
     Err(Error::runtime(format!("{op}(): Expected self.dtype to be equal to src.dtype")))
 }
 
-/// Copy the whole, for a kernel that then changes a part of it.
+/// Copy the whole, for a kernel that then changes a part of it. In an in-place call, `y` may be the memory of `x`.
 fn copy_of(x: &Tensor, y: &Tensor) {
+    if inplace::is_same_place(x, y) {
+        return;
+    }
     torchtpu_kernels::copy::copy(&x.view(), &mut y.view_mut());
 }
 

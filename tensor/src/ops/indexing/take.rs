@@ -5,9 +5,10 @@ use super::index::{Index, IndexPut};
 use super::overlapping;
 use super::{KINDS, guard, ok, out_of_bounds};
 use crate::op::{Prim, normalize_dim};
-use crate::ops::pointwise::{BinaryKind, arith};
+use crate::ops::pointwise::{BinaryKind, arith, kernel_error};
 use crate::schema::{Aliasing, Operand, Row, Sample, Tier, index as index_arg, n, t};
-use crate::{DType, Dims, Error, ErrorKind, Result, Scalar, Tensor, dispatch, samples};
+use crate::{DType, Dims, Error, ErrorKind, Result, Scalar, Tensor, dispatch, graph, inplace, samples};
+use torchtpu_kernels::index as kernels;
 
 /// `torch.take_along_dim`: [`gather`] with broadcasting. Without a dimension, the tensor is flattened.
 ///
@@ -117,10 +118,19 @@ pub fn put(x: &Tensor, index: &Tensor, source: &Tensor, accumulate: bool) -> Res
     if size == 0 && index.numel() > 0 {
         return Err(Error::index("put_(): Tried to put elements into an empty tensor"));
     }
+    if !graph::may_need_grad(&[x, source])
+        && let Some(y) = inplace::destination(x, &[index, source])?
+    {
+        // Indices of the flattened tensor, which is no view if the elements have gaps between them.
+        let values = source.reshape_dims(*index.dims())?;
+        kernels::put(&mut y.view_mut(), &index.view(), &values.view(), accumulate)
+            .map_err(|e| kernel_error(e).in_op("put"))?;
+        return Ok(y);
+    }
     let op = IndexPut { dims: Dims::new(&[0]), accumulate };
     let (flat, at, src) = (x.reshape(&[-1])?, index.reshape(&[-1])?, source.reshape(&[-1])?);
     let at = guard(&at, -(size as i64), size, move |i| flat_error(out_of_bounds(i, 0, size), size).in_op("put"))?;
-    let y = dispatch::call(Prim::IndexPut(op), &[&flat, &src, &at]).map_err(|e| flat_error(e, size))?;
+    let y = dispatch::call_update(Prim::IndexPut(op), &[&flat, &src, &at], 0).map_err(|e| flat_error(e, size))?;
     y.reshape_dims(*x.dims())
 }
 

@@ -5,8 +5,9 @@ use super::promotion::{as_tensor, result_type};
 use crate::axes::Axes;
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, broadcast_dims, same_device};
 use crate::schema::{Numbers, Operand, Row, Tier, mask, n, t};
-use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, graph, samples, state};
+use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, graph, inplace, samples, state};
 use smallvec::smallvec;
+use torchtpu_kernels::index::masked_copy;
 use torchtpu_kernels::pointwise as kernels;
 
 /// `y = cond ? a : b`, broadcast; `cond` is `bool`, `a` and `b` have the same dtype.
@@ -37,6 +38,10 @@ impl Op for Select {
         let out = &y[0];
         let s = [0, 1, 2].map(|i| broadcast_strides(x[i], out.dims()));
         let v = [0, 1, 2].map(|i| x[i].view_as(out.dims(), &s[i]));
+        if inplace::is_same_place(x[2], out) {
+            masked_copy(&mut out.view_mut(), &v[0], &v[1]);
+            return Ok(());
+        }
         kernels::select(&v[0], &v[1], &v[2], &mut out.view_mut());
         Ok(())
     }
