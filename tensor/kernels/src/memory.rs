@@ -382,8 +382,7 @@ pub fn allocate(bytes: usize) -> Result<NonNull<u8>, KernelError> {
 /// # Errors
 /// The errors of [`allocate`].
 pub fn allocate_zeroed(bytes: usize) -> Result<NonNull<u8>, KernelError> {
-    let (p, is_fresh) =
-        if bytes <= THREAD_MAX { (allocate(bytes)?, false) } else { allocate_large(bytes)? };
+    let (p, is_fresh) = if bytes <= THREAD_MAX { (allocate(bytes)?, false) } else { allocate_large(bytes)? };
     if !(is_fresh && class_of(bytes).0 > SHARED_MAX && drop_pages(p, class_of(bytes).0)) {
         let to = Address::<u8>::of(p.as_ptr());
         parallel_for(bytes, ZEROED_GRAIN, |range| {
