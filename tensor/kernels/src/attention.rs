@@ -7,6 +7,7 @@
 use crate::matmul::{Mat, MatMut, gemm};
 use crate::par::{Scratch, Shared};
 use crate::real::{Real, for_acc, input, max_of, output, simd, sum_of2};
+use crate::skinny::{self, Narrow, Operands};
 use crate::threads::{num_threads, parallel_for};
 use crate::{DType, Element, View, ViewMut};
 
@@ -27,6 +28,8 @@ pub struct Attention<'a> {
 #[derive(Clone, Copy)]
 struct Sizes {
     heads: usize,
+    /// Number of query heads that share a head of keys and values.
+    group: usize,
     l: usize,
     s: usize,
     e: usize,
@@ -44,7 +47,8 @@ impl Attention<'_> {
         let (q, k, v) = (q.sizes(), k.sizes(), v.sizes());
         assert!(q.len() == 4 && k.len() == 4 && v.len() == 4, "attention: operands have four dimensions");
         let [heads, rows] = self.dimensions();
-        (q[0] * q[heads], Sizes { heads: q[heads], l: q[rows], s: k[rows], e: q[3], ev: v[3] })
+        let group = q[heads] / k[heads].max(1);
+        (q[0] * q[heads], Sizes { heads: q[heads], group, l: q[rows], s: k[rows], e: q[3], ev: v[3] })
     }
 
     /// Return the number of query rows per block. A causal mask gets smaller blocks, so that fewer masked scores are
@@ -58,11 +62,11 @@ impl Attention<'_> {
         if self.is_causal { end.min(s) } else { s }
     }
 
-    /// Mask the scores of row `i` of one head: set masked scores to minus infinity.
-    fn apply<A: Real>(&self, batch: usize, head: usize, i: usize, row: &mut [A]) {
+    /// Mask the scores of row `i` of one head and the keys from `first` on: set masked scores to minus infinity.
+    fn apply<A: Real>(&self, batch: usize, head: usize, i: usize, first: usize, row: &mut [A]) {
         if let Some(mask) = self.mask {
             let t = mask.strides();
-            let at = batch * t[0] + head * t[1] + i * t[2];
+            let at = batch * t[0] + head * t[1] + i * t[2] + first * t[3];
             match mask.dtype() {
                 DType::Bool => {
                     for (j, v) in row.iter_mut().enumerate() {
@@ -81,8 +85,8 @@ impl Attention<'_> {
                 }),
             }
         }
-        if self.is_causal && i + 1 < row.len() {
-            row[i + 1..].fill(A::NEG_INF);
+        if self.is_causal && i + 1 < first + row.len() {
+            row[(i + 1).saturating_sub(first)..].fill(A::NEG_INF);
         }
     }
 }
@@ -172,9 +176,18 @@ impl<A: Real> Heads<*mut A> {
 }
 
 /// Compute `out = softmax(scale * q @ k^T + mask) @ v` for `q: [b, h, l, e]`, `k: [b, h, s, e]` and `v: [b, h, s, ev]`.
-/// Writes `out: [b, h, l, ev]` and `lse: [b, h, l]`. The operands may have any strides.
+/// Writes `out: [b, h, l, ev]` and `lse: [b, h, l]`. The operands may have any strides. If `k` and `v` have fewer heads
+/// than `q`, each of them belongs to a run of query heads.
 pub fn attention(q: &View, k: &View, v: &View, spec: &Attention, out: &mut ViewMut, lse: &mut ViewMut) {
     let (pairs, z) = spec.sizes(q, k, v);
+    if z.l <= FEW && z.l * z.group <= MOST_ROWS && are_read_in_place(k, v) {
+        match k.dtype() {
+            DType::F32 => return few_queries::<f32>(q, k, v, spec, out, lse),
+            DType::BF16 => return few_queries::<crate::bf16>(q, k, v, spec, out, lse),
+            DType::F16 => return few_queries::<crate::f16>(q, k, v, spec, out, lse),
+            _ => {}
+        }
+    }
     for_acc!(q.dtype(), A => {
         spec.read::<A, 3>([q, k, v], |[q, k, v]| spec.write::<A>(out, |out| output::<A, _>(lse, |lse| {
             let lse = Shared::new(lse);
@@ -185,6 +198,7 @@ pub fn attention(q: &View, k: &View, v: &View, spec: &Attention, out: &mut ViewM
                 let mut scores = Scratch::<A>::any(block.min(z.l) * z.s);
                 for i in range {
                     let (pair, first) = (i / blocks, i % blocks * block);
+                    let shared = pair / z.group;
                     let rows = block.min(z.l - first);
                     let seen = spec.seen(first + rows, z.s);
                     // SAFETY: the block is in bounds, and one thread uses it.
@@ -192,23 +206,155 @@ pub fn attention(q: &View, k: &View, v: &View, spec: &Attention, out: &mut ViewM
                     let scores = &mut scores[..rows * seen];
                     // SAFETY: the heads have the sizes `z`, and one thread writes the block.
                     unsafe {
-                        gemm(rows, seen, z.e, A::of(spec.scale), q.rows(pair, first), k.rows(pair, 0).t(), A::ZERO,
+                        gemm(rows, seen, z.e, A::of(spec.scale), q.rows(pair, first), k.rows(shared, 0).t(), A::ZERO,
                             MatMut::new(scores, seen, 1), false, None);
                     }
                     for r in 0..rows {
                         let row = &mut scores[r * seen..][..seen];
-                        spec.apply(pair / z.heads, pair % z.heads, first + r, row);
+                        spec.apply(pair / z.heads, pair % z.heads, first + r, 0, row);
                         lse[r] = weights(row);
                     }
                     // SAFETY: the heads have the sizes `z`, and one thread writes the block.
                     unsafe {
-                        gemm(rows, z.ev, seen, A::ONE, Mat::new(scores, seen, 1), v.rows(pair, 0), A::ZERO,
+                        gemm(rows, z.ev, seen, A::ONE, Mat::new(scores, seen, 1), v.rows(shared, 0), A::ZERO,
                             out.rows(pair, first), false, None);
                     }
                 }
             });
         })));
     });
+}
+
+/// Number of queries of a head for which keys and values are read where they are, and largest number of queries that
+/// share them.
+const FEW: usize = 8;
+const MOST_ROWS: usize = 64;
+/// Number of keys of a block.
+const KEYS: usize = 256;
+
+fn are_read_in_place(k: &View, v: &View) -> bool {
+    [k, v].iter().all(|x| x.strides()[3] == 1 || x.sizes()[3] == 1)
+}
+
+/// [`attention`] of few queries, such as the next token's: it costs as much as reading the keys and values once.
+///
+/// All queries that share a head of keys and values are rows of the same products, and the keys are divided into blocks
+/// of [`KEYS`]. Each block computes its own weights, which are the largest score apart, and their sum. The blocks are
+/// then merged in their order, so results do not depend on the number of threads.
+fn few_queries<T: Narrow>(q: &View, k: &View, v: &View, spec: &Attention, out: &mut ViewMut, lse: &mut ViewMut) {
+    let (pairs, z) = spec.sizes(q, k, v);
+    let [head, row] = spec.dimensions();
+    let (rows, shared) = (z.l * z.group, pairs / z.group.max(1));
+    let seen = spec.seen(z.l, z.s);
+    let blocks = seen.div_ceil(KEYS);
+    let kv = z.heads / z.group.max(1);
+    // The queries of each shared head, scaled and padded for the products.
+    let width = z.e.next_multiple_of(skinny::PADDED);
+    let mut queries = Scratch::<f32>::filled(pairs * z.l * width, 0.0);
+    let strides = q.strides();
+    for i in 0..pairs * z.l {
+        let (pair, l) = (i / z.l, i % z.l);
+        let at = pair / z.heads * strides[0] + pair % z.heads * strides[head] + l * strides[row];
+        for p in 0..z.e {
+            // SAFETY: the element is one of the view's, of its dtype.
+            queries[i * width + p] = spec.scale as f32 * unsafe { *q.ptr().cast::<T>().add(at + p * strides[3]) }.up();
+        }
+        skinny::arrange::<T>(&mut queries[i * width..][..width]);
+    }
+    // For each block of a shared head: the largest score and the sum of the weights of each row, and the rows.
+    let size = rows * (z.ev + 2);
+    let mut parts = Scratch::<f32>::any(shared * blocks * size);
+    let all = Shared::new(&mut parts);
+    let queries = &queries[..];
+    let work = KEYS * (z.e + z.ev).max(1) * rows.max(1);
+    let (k_at, v_at) = (Shared::at(k.ptr().cast_mut().cast::<T>()), Shared::at(v.ptr().cast_mut().cast::<T>()));
+    let (sk, sv) = (k.strides(), v.strides());
+    parallel_for(shared * blocks, (1usize << 17).div_ceil(work), |range| {
+        let mut scores = Scratch::<f32>::filled(rows * KEYS, 0.0);
+        for task in range {
+            let (i, first) = (task / blocks, task % blocks * KEYS);
+            let keys = KEYS.min(seen - first);
+            // SAFETY: one thread uses the part of the block.
+            let part = unsafe { all.slice(task * size, size) };
+            let (numbers, sums) = part.split_at_mut(2 * rows);
+            // SAFETY: the operands are the block's keys and values, and the rows of the queries that share them.
+            unsafe {
+                let at = |s: &[usize]| i / kv * s[0] + i % kv * s[head] + first * s[row];
+                skinny::dots(&Operands {
+                    m: rows,
+                    n: keys,
+                    k: z.e,
+                    x: queries.as_ptr().add(i * rows * width),
+                    x_row: width,
+                    w: k_at.ptr().cast_const().add(at(sk)),
+                    w_step: sk[row],
+                    y: scores.as_mut_ptr(),
+                    y_row: KEYS,
+                });
+                for r in 0..rows {
+                    let pair = i * z.group + r / z.l;
+                    let row = &mut scores[r * KEYS..][..keys];
+                    spec.apply(pair / z.heads, pair % z.heads, r % z.l, first, row);
+                    (numbers[2 * r], numbers[2 * r + 1]) = exponentials(row);
+                }
+                sums.fill(0.0);
+                skinny::sums(&Operands {
+                    m: rows,
+                    n: z.ev,
+                    k: keys,
+                    x: scores.as_ptr(),
+                    x_row: KEYS,
+                    w: v_at.ptr().cast_const().add(at(sv)),
+                    w_step: sv[row],
+                    y: sums.as_mut_ptr(),
+                    y_row: z.ev,
+                });
+            }
+        }
+    });
+    let (out_strides, lse_strides) = (out.strides().to_vec(), lse.strides().to_vec());
+    let (out, lse) = (out.ptr().cast::<T>(), lse.ptr().cast::<f32>());
+    let mut total = Scratch::<f32>::any(z.ev);
+    for i in 0..pairs * z.l {
+        let (pair, l) = (i / z.l, i % z.l);
+        let (group, r) = (pair / z.group, pair % z.group * z.l + l);
+        let blocks = (0..blocks).map(|b| &parts[(group * blocks + b) * size..][..size]);
+        let most = blocks.clone().map(|p| p[2 * r]).fold(f32::NEG_INFINITY, f32::max);
+        let mut sum = 0.0;
+        total.fill(0.0);
+        for part in blocks {
+            // A block without a visible key has only minus infinity.
+            let factor = if part[2 * r] == f32::NEG_INFINITY { 1.0 } else { (part[2 * r] - most).exp() };
+            sum += factor * part[2 * r + 1];
+            let row = &part[2 * rows + r * z.ev..][..z.ev];
+            total.iter_mut().zip(row).for_each(|(t, v)| *t += factor * v);
+        }
+        let factor = if sum == 0.0 { 0.0 } else { 1.0 / sum };
+        let (b, h) = (pair / z.heads, pair % z.heads);
+        let at = b * out_strides[0] + h * out_strides[head] + l * out_strides[row];
+        for (j, v) in total.iter().enumerate() {
+            // SAFETY: the element is one of the output's, of its dtype. Only this thread writes it.
+            unsafe { *out.add(at + j * out_strides[3]) = T::down(if sum == 0.0 { 0.0 } else { v * factor }) };
+        }
+        // SAFETY: as above; `lse` has the dtype of arithmetic.
+        unsafe { *lse.add(b * lse_strides[0] + h * lse_strides[1] + l * lse_strides[2]) = most + sum.ln() };
+    }
+}
+
+simd! {
+    /// Replace scores by their exponentials, divided by that of the largest. Return the largest score and the sum.
+    /// Scores of only minus infinity become zeros.
+    fn exponentials(row: &mut [f32]) -> (f32, f32) {
+        let most = max_of(row);
+        if most == f32::NEG_INFINITY && row.iter().all(|v| *v == f32::NEG_INFINITY) {
+            row.fill(0.0);
+            return (most, 0.0);
+        }
+        for v in row.iter_mut() {
+            *v = Real::exp(*v - most);
+        }
+        (most, crate::real::sum_of(row, |v| v))
+    }
 }
 
 simd! {
@@ -273,7 +419,7 @@ pub fn attention_backward(
                         }
                         for r in 0..rows {
                             let row = &mut p[r * seen..][..seen];
-                            spec.apply(pair / z.heads, pair % z.heads, first + r, row);
+                            spec.apply(pair / z.heads, pair % z.heads, first + r, 0, row);
                             let lse = lse[pair * z.l + first + r];
                             score_gradient(row, &mut dp[r * seen..][..seen], lse, A::of(spec.scale));
                         }

@@ -38,6 +38,7 @@ pub mod reduce;
 pub mod resample;
 pub mod scan;
 mod select;
+mod skinny;
 pub mod softmax;
 pub mod sort;
 pub mod special;

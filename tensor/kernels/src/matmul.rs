@@ -6,7 +6,7 @@ use crate::gemm::{self, Multiply};
 use crate::par::{Scratch, Shared};
 use crate::real::{Float, Real, for_float, gather, merged, offset_of, output, scatter, simd};
 use crate::threads::{num_threads, parallel_for};
-use crate::{DType, Element, KernelError, View, ViewMut, for_dtype};
+use crate::{DType, Element, KernelError, View, ViewMut, for_dtype, skinny};
 
 /// A matrix anywhere in memory. Element `(i, j)` lies `i * row + j * col` elements after the pointer.
 #[derive(Clone, Copy)]
@@ -48,6 +48,22 @@ impl<P: Copy> Placed<P> {
     /// Return the transposed matrix.
     pub(crate) fn t(self) -> Placed<P> {
         Placed { ptr: self.ptr, row: self.col, col: self.row }
+    }
+}
+
+impl<A> Mat<A> {
+    /// # Safety
+    /// The elements are of type `B`.
+    unsafe fn cast<B>(self) -> Mat<B> {
+        Placed { ptr: self.ptr.cast(), row: self.row, col: self.col }
+    }
+}
+
+impl<A> MatMut<A> {
+    /// # Safety
+    /// The elements are of type `B`.
+    unsafe fn cast<B>(self) -> MatMut<B> {
+        Placed { ptr: self.ptr.cast(), row: self.row, col: self.col }
     }
 }
 
@@ -119,6 +135,7 @@ pub(crate) unsafe fn gemm<T: Float<Acc: Multiply>>(
             vector_matrix(m, k, alpha, b.t(), a.t(), beta, c.t(), parallel);
         } else if m * n * k <= 32 * 32 * 32 && n <= 64 && k <= 64 {
             tiny_product(m, n, k, alpha, a, b, beta, c);
+        } else if skinny_product(m, n, k, alpha, a, b, beta, c, parallel) {
         } else if c.col != 1 && c.row == 1 {
             packed_product(n, m, k, alpha, b.t(), a.t(), beta, c.t(), parallel, None);
         } else {
@@ -131,6 +148,35 @@ pub(crate) unsafe fn gemm<T: Float<Acc: Multiply>>(
             unsafe { *c.element(i, j) += v };
         }
     }
+}
+
+/// Compute a product with few rows or few columns as [`skinny`](crate::skinny) does. Return whether it is one.
+unsafe fn skinny_product<T: Float<Acc: Multiply>>(
+    m: usize,
+    n: usize,
+    k: usize,
+    alpha: T::Acc,
+    a: Mat<T>,
+    b: Mat<T>,
+    beta: T::Acc,
+    c: MatMut<T::Acc>,
+    parallel: bool,
+) -> bool {
+    let (m, n, a, b, c) = if m <= n { (m, n, a, b, c) } else { (n, m, b.t(), a.t(), c.t()) };
+    if !skinny::is_skinny(m, n, k, b) {
+        return false;
+    }
+    let (alpha, beta) = (alpha.to_f64() as f32, beta.to_f64() as f32);
+    // SAFETY: the caller passes matrices of the sizes. Types are equal to the ones that they are named here.
+    unsafe {
+        match T::DTYPE {
+            DType::F32 => skinny::product::<f32>(m, n, k, alpha, a.cast(), b.cast(), beta, c.cast(), parallel),
+            DType::BF16 => skinny::product::<crate::bf16>(m, n, k, alpha, a.cast(), b.cast(), beta, c.cast(), parallel),
+            DType::F16 => skinny::product::<crate::f16>(m, n, k, alpha, a.cast(), b.cast(), beta, c.cast(), parallel),
+            _ => return false,
+        }
+    }
+    true
 }
 
 unsafe fn packed_product<T: Float<Acc: Multiply>>(
@@ -492,6 +538,10 @@ fn one_rounded_product<T: Float<Acc: Multiply>>(
         }
     };
     if b.batch.iter().any(|&s| s != 0) && rows != m {
+        return false;
+    }
+    // SAFETY: views cover all elements of their sizes.
+    if skinny::is_skinny(rows, n, k, unsafe { Mat::at(b.ptr, b.row, b.col) }) {
         return false;
     }
     let (Some(a_row), Some(c_row)) = (row(&a.batch, a.row), row(&strides[..rank - 2], strides[rank - 2])) else {

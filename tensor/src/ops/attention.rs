@@ -1,6 +1,7 @@
 //! Scaled dot product attention.
 
 use crate::axes::{Axes, Combine, last};
+use crate::graph::may_need_grad;
 use crate::lower::attention as accelerator;
 use crate::lower::kernel_call::{self, KernelCall, Numbers, Operand};
 use crate::op::{
@@ -11,7 +12,7 @@ use crate::ops::pointwise::{broadcast_strides, select, select_scalar};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, mask, n, t};
 use crate::types::compute::{compute_dtype, expect_float, narrowed, widened};
-use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, backend, dispatch, no_grad, state};
+use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, backend, dispatch, no_grad, state};
 use smallvec::smallvec;
 use torchtpu_kernels::attention as kernels;
 use torchtpu_kernels::{View, ViewMut};
@@ -229,9 +230,6 @@ impl Fused for Attention {
     const OUTS: usize = 2;
     const DIFFERENTIABLE: u64 = 1;
     const KERNEL: Option<KernelFn<Self>> = Some(|o, x, y| {
-        if o.is_grouped(x[0].dims(), x[1].dims()) {
-            return copy_all(&no_grad(|| o.expand(x))?, y);
-        }
         let d = o.score_dims(x[0].dims(), x[1].dims());
         let strides = x.get(3).map(|m| broadcast_strides(m, &d));
         let mask = x.get(3).zip(strides.as_ref()).map(|(m, s)| m.view_as(&d, s));
@@ -449,8 +447,10 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
     let on_accelerator = backend::is_accelerator(q.device());
     let mask_is_trained = a.mask.is_some_and(|m| state::grad_enabled() && m.requires_grad());
     let is_composed = a.dropout > 0.0 || mask_is_trained;
-    // Keep query heads that share a head of keys together if the op reads keys once for all of them.
-    let is_grouped = a.enable_gqa && on_accelerator && !is_composed && are_groups(q, k, v);
+    // Keep query heads that share a head of keys together if the op reads keys once for all of them. The kernel of the
+    // gradient does not.
+    let reads_groups = on_accelerator || q.device().kind == DeviceKind::Cpu && !may_need_grad(&[q, k, v]);
+    let is_grouped = a.enable_gqa && reads_groups && !is_composed && are_groups(q, k, v);
     let (k, v) = match a.enable_gqa && !is_grouped {
         true => (repeat_heads(q, k)?, repeat_heads(q, v)?),
         false => (k.clone(), v.clone()),
