@@ -54,7 +54,7 @@ WRITES = {
     "masked_fill": lambda x, form, s: form("masked_fill")(mask(x.device), 1),
     "masked_scatter": lambda x, form, s: form("masked_scatter")(mask(x.device), s),
 }
-DTYPES = [torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.complex64]
+DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.uint8, torch.complex64]
 UNORDERED = {"index_reduce_amax"}
 
 
@@ -98,6 +98,29 @@ def test_in_place_equals_out_of_place(name, layout, device):
         # The rest of the base keeps its values.
         view(old).copy_(expected)
         assert torch.equal(base, old), (name, dtype)
+
+
+SUMS = {
+    "index_add": lambda x, i, s: x.index_add_(0, i, s),
+    "index_put": lambda x, i, s: x.index_put_((i,), s, accumulate=True),
+    "scatter_add": lambda x, i, s: x.scatter_add_(0, i.view(-1, 1).expand(-1, COLUMNS), s),
+    "put": lambda x, i, s: x.put_(i.view(-1, 1) * COLUMNS + torch.arange(COLUMNS, device=x.device), s, True),
+}
+
+
+@pytest.mark.parametrize("rows", [ROWS, 400])
+@pytest.mark.parametrize("layout", [whole, transposed, with_gaps], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_of_16_bit_floats_round_once(name, layout, rows, device):
+    # A sum that is rounded after each one stays at the first number, because ones lie below half of its unit.
+    for dtype, start in ((torch.bfloat16, 256.0), (torch.float16, 2048.0)):
+        base, view = layout(torch.full((rows, COLUMNS), start, dtype=dtype, device=device))
+        x, pointer = view(base), base.data_ptr()
+        SUMS[name](x, torch.tensor([4, 1, 4, 4, 4], device=device), torch.ones(5, COLUMNS, dtype=dtype, device=device))
+        expected = torch.full((rows, COLUMNS), start)
+        expected[4] += 4
+        assert torch.equal(x.cpu().float(), expected), (name, dtype)
+        assert device == "tpu" or base.data_ptr() == pointer
 
 
 @pytest.mark.parametrize("name", WRITES)
@@ -184,6 +207,10 @@ def test_windows_that_overlap_keep_every_write():
     x = torch.zeros(7)
     x.unfold(0, 3, 2).index_fill_(0, torch.tensor([1]), 4.0)
     assert x.tolist() == [0, 0, 4, 4, 4, 0, 0]
+    # The sum of a 16-bit float in two windows is rounded once, too.
+    x = torch.full((5,), 256.0, dtype=torch.bfloat16)
+    x.unfold(0, 3, 2).index_add_(0, torch.tensor([0, 1]), torch.ones(2, 3, dtype=torch.bfloat16))
+    assert x.tolist() == [256, 256, 258, 256, 256]
 
 
 def test_large_zeros_are_zero_after_other_tensors():
