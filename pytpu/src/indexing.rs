@@ -14,7 +14,8 @@ use crate::torch_function;
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::ffi::*;
 use std::ffi::{c_int, c_void};
-use torchtpu_tensor::schema::{Arg, Args, Ret};
+use torchtpu_tensor::ops::indexing::masked_fill;
+use torchtpu_tensor::schema::{Arg, Args, Operand, Ret};
 use torchtpu_tensor::{DType, Device, Error, Scalar, Tensor, inplace, ops, warning};
 
 type Object = *mut PyObject;
@@ -407,17 +408,19 @@ fn assign(x: &Tensor, key: Vec<Item>, value: Tensor, number: Option<Scalar>) -> 
         // A mask on the host works for every device, as an index does.
         let mask = &if mask.device() == Device::CPU { mask.to_device(x.device())? } else { mask.clone() };
         let mask = &(mask.dims().len()..x.dims().len()).try_fold(mask.clone(), |m, _| m.unsqueeze(-1))?;
-        let fill = match number {
-            Some(n) => Arg::Scalar(n),
-            None => Arg::Tensor(&value),
-        };
-        let overload = if number.is_some() { "Scalar" } else { "Tensor" };
         if inplace::overlaps_itself(x) {
-            ops::call(&format!("masked_fill_.{overload}"), &[Arg::Tensor(x), Arg::Tensor(mask), fill])?;
+            let (name, fill) = match number {
+                Some(n) => ("masked_fill_.Scalar", Arg::Scalar(n)),
+                None => ("masked_fill_.Tensor", Arg::Tensor(&value)),
+            };
+            ops::call(name, &[Arg::Tensor(x), Arg::Tensor(mask), fill])?;
             return Ok(());
         }
-        let filled = |alias: &Tensor| run("masked_fill", overload, &[Arg::Tensor(alias), Arg::Tensor(mask), fill]);
-        return Ok(inplace::update(x, filled)?);
+        let fill = match number {
+            Some(n) => Operand::Scalar(n),
+            None => Operand::Tensor(&value),
+        };
+        return Ok(inplace::update(x, |x| masked_fill(x, mask, fill))?);
     }
     let is_filled = value.dims().is_empty()
         && key.iter().any(|i| matches!(i, Item::Bool(_)) || matches!(i, Item::Tensor(t) if is_mask(t)));
