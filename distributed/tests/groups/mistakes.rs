@@ -242,7 +242,7 @@ fn groups_in_opposite_order_name_the_calls_of_both() {
 #[test]
 fn a_rank_that_left_is_named() {
     for (name, network) in networks() {
-        let left = std::sync::Barrier::new(2);
+        let left = Barrier::new(2);
         let errors = run(&network, 2, Duration::from_secs(60), |group: &ProcessGroup| {
             group.barrier().expect("all ranks come");
             if group.rank() == 1 {

@@ -9,7 +9,7 @@ use torchtpu::nn::{
     ModuleList, MultiheadAttention, MultiheadAttentionOptions, PReLU, RReLU, ReLU, RnnOptions, Sequential, Softmax2d,
     Softmin, Softshrink, Threshold, TransformerEncoderLayer, TransformerOptions, generate_square_subsequent_mask,
 };
-use torchtpu::{DType, Device, ErrorKind, Tensor};
+use torchtpu::{Backward, DType, Device, ErrorKind, Tensor};
 
 #[test]
 fn containers_name_their_modules() {

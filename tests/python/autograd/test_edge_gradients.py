@@ -34,8 +34,25 @@ OTHERS = {
         binary_cross_entropy h0/binary_cross_entropy(weight) h0""",
     "the second derivative at equal operands is zero": "logaddexp2 h0/logaddexp2 h1",
 }
-KEYS = "/".join(OTHERS.values()).replace("\n", "/").split("/")
-KNOWN = {tuple(key.strip().rsplit(" ", 1)) for key in KEYS if key.strip()}
+# The same in 16 bits.
+NARROW = {
+    "PyTorch rounds or leaves the range on the way": """
+        acosh g0/asinh g0/log10 g0/tanhshrink value/hypot g0/hypot g1/pow value/pow g0/pow g1
+        poisson_nll_loss value/poisson_nll_loss g0/poisson_nll_loss g1/poisson_nll_loss(no log) value
+        poisson_nll_loss(no log) g0/poisson_nll_loss(no log) g1/soft_margin_loss value/soft_margin_loss g0
+        soft_margin_loss g1""",
+    "the square root of minus infinity": "x**0.5 value/x**0.5 g0",
+    "a factor of ndtr and a result of i1 are rounded here": "ndtr g0/i1 g0",
+}
+
+
+def _keys(groups):
+    names = "/".join(groups.values()).replace("\n", "/").split("/")
+    return {tuple(name.strip().rsplit(" ", 1)) for name in names if name.strip()}
+
+
+KNOWN = _keys(OTHERS)
+KNOWN_NARROW = KNOWN | _keys(NARROW)
 
 
 def expected(name, dtype):
@@ -58,12 +75,13 @@ def differences(name, dtype, rows):
     operands = CASES[name][1]
     labels = ["value", *(f"{order}{i}" for order in "gh" for i in range(len(operands)))]
     unknown = set()
+    known = KNOWN_NARROW if dtype in ("float16", "bfloat16") else KNOWN
     for label, want, got in zip(labels, expected(name, dtype), rows):
         assert len(want) == len(got)
         for i, (a, b) in enumerate(zip(want, got)):
             if a != a and name != "logit":
                 unknown.add(i)
-            if i not in unknown and (name, label) not in KNOWN and not RECORDER["is_close"](a, b, dtype):
+            if i not in unknown and (name, label) not in known and not RECORDER["is_close"](a, b, dtype):
                 yield label, tuple(x[i] for x in operands), a, b
 
 
