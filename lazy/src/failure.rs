@@ -12,6 +12,8 @@ use torchtpu_tensor::{Error, ErrorKind};
 pub(crate) struct Failure {
     pub(crate) kind: ErrorKind,
     pub(crate) message: String,
+    /// The op of the error, or an empty text.
+    op: &'static str,
     pub(crate) notes: Vec<String>,
     /// Set for the failure of a [check](crate::engine::Check).
     pub(crate) wrong: Option<Arc<Wrong>>,
@@ -19,12 +21,12 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Failure {
-        Failure { kind, message: message.into(), notes: Vec::new(), wrong: None }
+        Failure { kind, message: message.into(), op: "", notes: Vec::new(), wrong: None }
     }
     /// Make the failure of an error.
     pub(crate) fn of(e: &Error) -> Failure {
         let notes = e.notes().iter().map(ToString::to_string).collect();
-        Failure { kind: e.kind(), message: e.message().to_string(), notes, wrong: None }
+        Failure { kind: e.kind(), message: e.message().to_string(), op: e.op(), notes, wrong: None }
     }
     /// Make the failure of `what` from an error of the plugin.
     pub(crate) fn device(what: &str, e: &torchtpu_pjrt::Error) -> Failure {
@@ -69,6 +71,7 @@ impl Failure {
         })
     }
     pub(crate) fn error(&self) -> Error {
-        self.notes.iter().fold(Error::new(self.kind, self.message.clone()), |e, n| e.note(n.clone()))
+        let error = Error::new(self.kind, self.message.clone()).in_op(self.op);
+        self.notes.iter().fold(error, |e, n| e.note(n.clone()))
     }
 }

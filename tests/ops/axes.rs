@@ -12,7 +12,7 @@ use torchtpu::ops::linalg::Eig;
 use torchtpu::ops::loss::{CtcLoss, CtcLossBackward};
 use torchtpu::ops::matmul::Dot;
 use torchtpu::ops::optim::{AdamW, Sgd};
-use torchtpu::ops::pointwise::{Binary, BinaryKind, Unary, UnaryKind, binary};
+use torchtpu::ops::pointwise::{Binary, BinaryKind, SmallDivisor, Unary, UnaryKind, binary};
 use torchtpu::ops::random::{Pathwise, Proposal, RandomBits, Rejection};
 use torchtpu::ops::reduce::{Reduce, ReduceKind};
 use torchtpu::schema::Fill;
@@ -187,6 +187,13 @@ pub fn other_calls() -> Vec<Call> {
         Call { op: Prim::Pathwise(Pathwise::Gamma), x: vec![of(&[3, 4], 1), of(&[3, 4], 2)] },
         Call { op: Prim::Pathwise(Pathwise::Dirichlet), x: vec![of(&[3, 4], 1), of(&[3, 4], 2)] },
     ];
+    for remainder in [false, true] {
+        let x = vec![
+            Tensor::from_slice(&[-9i64, 4, 7, 12], &[2, 2]).unwrap(),
+            full(&[], 7.0).to_dtype(DType::I64).unwrap(),
+        ];
+        calls.push(Call { op: Prim::SmallDivisor(SmallDivisor { remainder }), x });
+    }
     calls.push(Call { op: Prim::Eig(Eig { vectors: true }), x: vec![of(&[2, 3, 3], 1)] });
     let numbers = [0.01, 0.9, 0.1, 0.99, 0.01, 1e-8, 1e-3, 0.5];
     for decoupled in [false, true] {

@@ -7,12 +7,12 @@ use torchtpu::lazy::{EagerMode, Interpret};
 use torchtpu::schema::{Arg, Args, Row, Schema};
 use torchtpu::{Device, Result, Tensor};
 
-/// Move tensor `n` of `args`, counted through all lists, to `device`.
-fn with_one_on(args: &[Owned], n: usize, device: Device) -> Result<Vec<Owned>> {
+/// Put tensor `n` of `args`, which are on `cpu`, on `device`, and the others on `home`. Lists count.
+fn with_one_on(args: &[Owned], n: usize, home: Device, device: Device) -> Result<Vec<Owned>> {
     let mut at = 0;
     let mut moved = |t: &Tensor| {
         at += 1;
-        if at - 1 == n { t.to_device(device) } else { Ok(t.clone()) }
+        t.to_device(if at - 1 == n { device } else { home })
     };
     args.iter().map(|a| a.map(&mut moved)).collect()
 }
@@ -39,11 +39,10 @@ fn ask(row: &Row, schema: &Schema, sample: &torchtpu::schema::Sample, tpu: Devic
     }
     let want = results(row, &cpu).unwrap_or_default();
     for home in [Device::CPU, tpu, Device::META] {
-        let args = on(&cpu, home).map_err(|e| e.to_string())?;
         for other in [Device::CPU, tpu, Device::META].into_iter().filter(|d| *d != home) {
             for n in 0..count {
                 let at = |what: &str| format!("{home}, tensor {n} on {other}: {what}");
-                let mixed = with_one_on(&args, n, other).map_err(|e| e.to_string())?;
+                let mixed = with_one_on(&cpu, n, home, other).map_err(|e| e.to_string())?;
                 let got = catch_unwind(AssertUnwindSafe(|| {
                     if row.has_in_place() {
                         in_place(row, &mixed);

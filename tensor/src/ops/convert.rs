@@ -483,6 +483,9 @@ const OTHER_ROWS: [Row; 10] = [
         Tier::Fused,
         |a| {
             let (x, after) = (a.tensor(0)?, a.opt_tensor(1)?.map(Tensor::detach));
+            if let Some(after) = &after {
+                crate::op::check_same_device(x, after)?;
+            }
             let operands: SmallVec<[&Tensor; 2]> = [x].into_iter().chain(&after).collect();
             Ok(dispatch::call(Prim::Barrier(Barrier), &operands)?.into())
         },

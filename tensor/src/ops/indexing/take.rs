@@ -4,7 +4,7 @@ use super::gather::gather;
 use super::index::{Index, IndexPut};
 use super::overlapping;
 use super::{KINDS, guard, ok, out_of_bounds};
-use crate::op::{Prim, normalize_dim};
+use crate::op::{Prim, check_same_device, normalize_dim};
 use crate::ops::pointwise::{BinaryKind, arith, kernel_error};
 use crate::schema::{Aliasing, Operand, Row, Sample, Tier, index as index_arg, n, t};
 use crate::{DType, Dims, Error, ErrorKind, Result, Scalar, Tensor, dispatch, graph, inplace, samples};
@@ -114,6 +114,8 @@ pub fn put(x: &Tensor, index: &Tensor, source: &Tensor, accumulate: bool) -> Res
             index.numel()
         )));
     }
+    check_same_device(x, index)?;
+    check_same_device(x, source)?;
     let size = x.numel();
     if size == 0 && index.numel() > 0 {
         return Err(Error::index("put_(): Tried to put elements into an empty tensor"));

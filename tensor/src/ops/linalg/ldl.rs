@@ -5,7 +5,7 @@ use super::{
     matrix_size, no_gradient, on_host, part, part_mut, same_batch, tuple, with_number, write,
 };
 use crate::axes::Axes;
-use crate::op::{Fused, KernelFn, Outs, Prim, VjpFn};
+use crate::op::{Fused, KernelFn, Outs, Prim, VjpFn, check_same_device};
 use crate::schema::{Fill, Row, SampleArg, Scope, Tier, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch};
 use torchtpu_kernels::memory;
@@ -139,6 +139,8 @@ fn ldl_solve(ld: &Tensor, pivots: &Tensor, b: &Tensor, hermitian: bool) -> Resul
             pivots.dims()
         )));
     }
+    check_same_device(ld, b)?;
+    check_same_device(ld, pivots)?;
     expect_fit(NAME, ld, b, true)?;
     let (ld, b) = same_batch(ld, b)?;
     let mut order = ld.dims().to_vec();

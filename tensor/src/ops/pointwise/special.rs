@@ -341,6 +341,10 @@ pub fn polygamma(order: i64, x: &Tensor) -> Result<Tensor> {
     if order == 0 {
         return x.digamma();
     }
+    if x.dtype().is_complex() {
+        let name = if order == 1 { "trigamma" } else { "polygamma" };
+        return Err(crate::ops::complex::unsupported(name, x.dtype()));
+    }
     // The next derivative is infinite at the poles, where those of the parts have no limit.
     let rule =
         move |x: &[Tensor], g: &Tensor, _| Ok(smallvec![Some(g.mul(&polygamma(order.saturating_add(1), &x[0])?)?)]);

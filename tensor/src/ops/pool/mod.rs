@@ -13,7 +13,7 @@ pub(crate) use max::{MaxPoolBackwardCall, MaxPoolCall};
 
 use fixed::Fixed;
 
-use crate::op::{Func, Prim, Value};
+use crate::op::{Func, Prim, Value, check_same_device};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Row, Sample, Scope, Tier, index, ints, n, t};
 use crate::types::compute::expect_float;
@@ -219,6 +219,8 @@ fn adaptive_max(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<(Ten
 /// Gradient of a max pooling from the positions of the maxima.
 fn max_backward(a: &Args<'_>, spatial: usize, name: &'static str) -> Result<Tensor> {
     let (g, x, at) = (a.tensor(0)?, a.tensor(1)?, a.tensor(7)?);
+    check_same_device(x, g)?;
+    check_same_device(x, at)?;
     let p = Fixed {
         name,
         of_max: true,
