@@ -1,7 +1,7 @@
 """Writes the pages of the Python reference: one for each public module, with every public name of that module.
 
-The classes that users meet first have pages of their own. Sphinx's autodoc fills the pages from the docstrings. They are
-written at each build and are not committed.
+The classes that users meet first have pages of their own. Sphinx's autodoc fills the pages from the docstrings. They
+are written at each build and are not committed.
 """
 
 import importlib

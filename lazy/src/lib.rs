@@ -182,8 +182,8 @@ pub fn quiesce() {
     engine().quiesce();
 }
 
-/// Raise the error of a check that failed, unless an error was raised for it already. A program that ends calls this, so
-/// that no error is lost. If it `waits`, what is recorded is launched and awaited first.
+/// Raise the error of a check that failed, unless an error was raised for it already. A program that ends calls this,
+/// so that no error is lost. If it `waits`, what is recorded is launched and awaited first.
 ///
 /// # Errors
 /// That error.

@@ -244,9 +244,9 @@ unsafe fn fill_out(o: *mut PyObject, y: Tensor, function: &str, row: &Row) -> Ou
     Ok(())
 }
 
-/// Return the tensor with the elements of `y` that takes the place of `x`. It has the dtype and device of `x`. It begins
-/// where `x` begins in the storage, so that other views of the storage see the elements. If the storage is too small, it
-/// gets a storage of its own, and the old one gets the elements that fit.
+/// Return the tensor with the elements of `y` that takes the place of `x`. It has the dtype and device of `x`. It
+/// begins where `x` begins in the storage, so that other views of the storage see the elements. If the storage is too
+/// small, it gets a storage of its own, and the old one gets the elements that fit.
 fn resized(x: &Tensor, y: &Tensor) -> torchtpu_tensor::Result<Tensor> {
     let y = y.detach().to_dtype(x.dtype())?.to_device(x.device())?;
     let room = (x.storage_bytes() / x.dtype().size_bytes()).saturating_sub(x.storage_offset());

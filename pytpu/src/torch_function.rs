@@ -147,8 +147,8 @@ fn refusal(function: &Bound<'_, PyAny>, declined: &Declined<'_>) -> PyErr {
     PyTypeError::new_err(text)
 }
 
-/// Whether `o` is a tensor of PyTorch itself, which may be installed beside this library. Its `__torch_function__` calls
-/// the function again, which would never end.
+/// Whether `o` is a tensor of PyTorch itself, which may be installed beside this library. Its `__torch_function__`
+/// calls the function again, which would never end.
 fn is_of_pytorch(o: &Bound<'_, PyAny>) -> bool {
     // SAFETY: the `Bound` keeps the object alive, and the GIL is held.
     if unsafe { tensor_type::is_tensor(o.as_ptr()) } || o.get_type().getattr("__torch_function__").is_err() {

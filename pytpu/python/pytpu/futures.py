@@ -21,9 +21,7 @@ def _failed(error):
     """Return PyTorch's message about an error of a callback, with the lines of the callback."""
     lines = traceback.extract_tb(error.__traceback__)
     at = "\n".join(f"  {line.filename}({line.lineno}): {line.name}" for line in reversed(lines))
-    return (
-        f"Got the following error when running the callback: {type(error).__name__}: {error}\n\nAt:\n{at}\n"
-    )
+    return f"Got the following error when running the callback: {type(error).__name__}: {error}\n\nAt:\n{at}\n"
 
 
 class Future:

@@ -46,8 +46,8 @@ const A: f64 = -0.75;
 /// respect to the grid coordinate.
 type Tap<R> = (Option<usize>, R, R);
 
-/// Map a coordinate inside the image. Return it with the derivative of this mapping. As in PyTorch, a coordinate that is
-/// none becomes the first position of an image, and the last one of a volume.
+/// Map a coordinate inside the image. Return it with the derivative of this mapping. As in PyTorch, a coordinate that
+/// is none becomes the first position of an image, and the last one of a volume.
 fn folded<R: Real>(spec: &GridSpec, mut c: R, size: usize, is_image: bool) -> (R, R) {
     let max = R::of((size - 1) as f64);
     let mut slope = R::ONE;

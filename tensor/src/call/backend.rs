@@ -38,8 +38,8 @@ pub trait Backend: Sync + Send {
     /// it. The default is `new`.
     ///
     /// With `is_update`, the tensor is a parameter, or state that outlives the batch ([`Tensor::mark_state`],
-    /// [`updating`]). If `new` depends on
-    /// a [check](Backend::defer_check) that failed, the tensor keeps its value. An optimizer's step has the same effect.
+    /// [`updating`]). If `new` depends on a [check](Backend::defer_check) that failed, the tensor keeps its value. An
+    /// optimizer's step has the same effect.
     ///
     /// # Errors
     /// The errors of computing it.
@@ -133,8 +133,8 @@ pub trait Backend: Sync + Send {
     fn has_checks(&self) -> bool {
         false
     }
-    /// Note the gradients that an optimizer's step reads. If one of them turns out to depend on a check that failed, the
-    /// step writes nothing. The default does nothing.
+    /// Note the gradients that an optimizer's step reads. If one of them turns out to depend on a check that failed,
+    /// the step writes nothing. The default does nothing.
     ///
     /// # Errors
     /// The error of a check that is known to have failed. The optimizer must not update anything then.

@@ -78,8 +78,8 @@ fn call_ordinary(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
 }
 
 /// Run an op that changes some elements of operand `at`. Within [`inplace::update`] its kernel writes these elements in
-/// the memory of the operand, so the call costs as much as they do. It does not if an operand lies in that memory, or if
-/// backward needs the old or the new elements.
+/// the memory of the operand, so the call costs as much as they do. It does not if an operand lies in that memory, or
+/// if backward needs the old or the new elements.
 pub(crate) fn call_update(op: Prim, x: &[&Tensor], at: usize) -> Result<Tensor> {
     if !inplace::is_destination(x[at]) {
         return call(op, x);
@@ -391,8 +391,8 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
     Ok(y)
 }
 
-/// Whether the history of a window on the storage begins at `x`, a view, or a tensor that does not hold its storage from
-/// the start and row major, such as a parameter whose `data` is a view.
+/// Whether the history of a window on the storage begins at `x`, a view, or a tensor that does not hold its storage
+/// from the start and row major, such as a parameter whose `data` is a view.
 fn begins_at_view(w: &AsStrided, x: &Tensor) -> bool {
     let base = match x.view_info() {
         Some(v) if !v.is_detached() => &v.base,

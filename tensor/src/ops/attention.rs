@@ -619,8 +619,8 @@ Row::new(
     "Return `softmax(scale * query @ key^T + attn_mask) @ value` for `query` `(..., l, e)`, `key` `(..., s, e)` and \
      `value` `(..., s, ev)` of one floating-point dtype. Leading dimensions broadcast, and `scale` is `1 / sqrt(e)` \
      unless given. `attn_mask` broadcasts to `(..., l, s)`: True in a `bool` mask lets a key take part, a mask of the \
-     dtype of `query`, or of `float32`, is added to the scores. `is_causal` lets row `i` see the keys 0 to `i`, and excludes \
-     `attn_mask`. A row that sees no key gives zeros, and `dropout_p` drops weights in evaluation too. With \
+     dtype of `query`, or of `float32`, is added to the scores. `is_causal` lets row `i` see the keys 0 to `i`, and \
+     excludes `attn_mask`. A row that sees no key gives zeros, and `dropout_p` drops weights in evaluation too. With \
      `enable_gqa`, each head of `key` and `value` serves `query.shape[-3] / key.shape[-3]` heads of `query`.",
 )
 .scope(Scope::Nn)

@@ -171,8 +171,8 @@ impl Tensor {
     }
 
     /// Take over the autograd state of `from`, whose elements this tensor replaces: its history or leaf, with gradient
-    /// and hooks. A graph that leads to the leaf of `from` then leads to this tensor. Its gradients keep the sizes, dtype
-    /// and device of `from`.
+    /// and hooks. A graph that leads to the leaf of `from` then leads to this tensor. Its gradients keep the sizes,
+    /// dtype and device of `from`.
     ///
     /// # Errors
     /// When the history of a view cannot be made anew.

@@ -178,9 +178,9 @@ pub(crate) fn is_destination(x: &Tensor) -> bool {
     state::with(|s| s.destination.get()) == x.storage_id()
 }
 
-/// An alias of `x` for an op to write, if a call of [`update`] writes `x`. Return `None` if an operand shares the memory
-/// of `x`, if memory does not hold the elements themselves, or if `x` overlaps itself, which needs an order of writes.
-/// There is one alias for a call.
+/// An alias of `x` for an op to write, if a call of [`update`] writes `x`. Return `None` if an operand shares the
+/// memory of `x`, if memory does not hold the elements themselves, or if `x` overlaps itself, which needs an order of
+/// writes. There is one alias for a call.
 pub(crate) fn destination(x: &Tensor, operands: &[&Tensor]) -> Result<Option<Tensor>> {
     let shares = |t: &&Tensor| t.is_lazy() || t.shares_storage(x);
     if !is_destination(x) || x.is_lazy() || overlaps_itself(x) || operands.iter().any(shares) {

@@ -268,7 +268,8 @@ impl Tensor {
             y.toggle_lazy(conjugate);
         }
         if crate::state::is_inference() && !self.is_inference() && self.requires_grad() && y.dtype().is_inexact() {
-            // Nothing is recorded in inference mode, but a view of a normal tensor is normal. As in PyTorch, it is a leaf.
+            // Nothing is recorded in inference mode, but a view of a normal tensor is normal. As in PyTorch, it is a
+            // leaf.
             y.requires_grad_(true)?;
         }
         Ok(y)

@@ -11,8 +11,8 @@ pub struct State {
     /// Storage that the running in-place op will overwrite; 0 for none. Tensors that backward saves of it must be
     /// copied.
     pub overwritten: Cell<usize>,
-    /// Storage whose elements an op may change directly, because a call of [`update`](crate::inplace::update) has yet to
-    /// write them; 0 for none.
+    /// Storage whose elements an op may change directly, because a call of [`update`](crate::inplace::update) has yet
+    /// to write them; 0 for none.
     pub(crate) destination: Cell<usize>,
     /// Whether hooks decide how tensors are saved for backward; see [`saved`](crate::saved).
     pub saved_hooks: Cell<bool>,
@@ -30,7 +30,8 @@ pub(crate) static UNUSUAL: std::sync::atomic::AtomicUsize = std::sync::atomic::A
 
 thread_local! {
     static STATE: State = const { State { grad: Cell::new(true), seq: Cell::new(1), overwritten: Cell::new(0),
-        destination: Cell::new(0), saved_hooks: Cell::new(false), inference: Cell::new(false), site: Cell::new(0), forward_site: Cell::new(0) } };
+        destination: Cell::new(0), saved_hooks: Cell::new(false), inference: Cell::new(false), site: Cell::new(0),
+        forward_site: Cell::new(0) } };
 }
 
 /// The current thread's state.

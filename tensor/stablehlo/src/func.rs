@@ -364,8 +364,8 @@ impl Func {
 
     /// The integers `x`, with 1 in place of each 0. A division by this value is defined everywhere.
     ///
-    /// Compilers may compute a division before the program runs, and StableHLO's own folding of `0 / 0` ends the process
-    /// by a signal. So a division must be safe by itself, whatever is known about its operands.
+    /// Compilers may compute a division before the program runs, and StableHLO's own folding of `0 / 0` ends the
+    /// process by a signal. So a division must be safe by itself, whatever is known about its operands.
     pub fn nonzero(&mut self, x: &Value) -> Value {
         if self.nonzero.contains(&x.id) {
             return x.clone();

@@ -85,9 +85,11 @@ def binary(torch):
     losses = "mse_loss l1_loss smooth_l1_loss huber_loss kl_div binary_cross_entropy_with_logits "
     losses += "poisson_nll_loss"
     for name in losses.split():
-        table[name] = lambda a, b, f=getattr(functional, name): f(a, b, reduction="none")
+        loss = getattr(functional, name)
+        table[name] = lambda a, b, f=loss: f(a, b, reduction="none")
     for name in ("soft_margin_loss", "hinge_embedding_loss"):
-        table[name] = lambda a, b, f=getattr(functional, name): f(a, b.detach(), reduction="none")
+        loss = getattr(functional, name)
+        table[name] = lambda a, b, f=loss: f(a, b.detach(), reduction="none")
     table |= {
         "smooth_l1_loss(0)": lambda a, b: functional.smooth_l1_loss(a, b, reduction="none", beta=0.0),
         "huber_loss(0.5)": lambda a, b: functional.huber_loss(a, b, reduction="none", delta=0.5),

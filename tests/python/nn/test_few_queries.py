@@ -20,8 +20,12 @@ def exact(q, k, v, mask=None, scale=None):
     return scores.softmax(-1) @ v
 
 
-def operands(b, heads, kv, l, s, e, ev, dtype):
-    return torch.randn(b, heads, l, e).to(dtype), torch.randn(b, kv, s, e).to(dtype), torch.randn(b, kv, s, ev).to(dtype)
+def operands(b, heads, kv, rows, s, e, ev, dtype):
+    return (
+        torch.randn(b, heads, rows, e).to(dtype),
+        torch.randn(b, kv, s, e).to(dtype),
+        torch.randn(b, kv, s, ev).to(dtype),
+    )
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
@@ -38,19 +42,19 @@ def operands(b, heads, kv, l, s, e, ev, dtype):
     ],
 )
 def test_grouped_heads_and_masks(sizes, dtype):
-    b, heads, kv, l, s, e, ev = sizes
+    b, heads, kv, rows, s, e, ev = sizes
     q, k, v = operands(*sizes, dtype)
-    seen = torch.rand(b, heads, l, s) > 0.3
+    seen = torch.rand(b, heads, rows, s) > 0.3
     seen[..., 0] = True
-    added = torch.randn(l, s).to(dtype)
+    added = torch.randn(rows, s).to(dtype)
     tolerance = TOLERANCES[dtype] * 2
     with torch.no_grad():
         for mask, scale in ((None, None), (seen, None), (seen[:1, :1], 0.2), (added, None)):
             y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=True)
-            assert y.dtype == dtype and y.shape == (b, heads, l, ev)
+            assert y.dtype == dtype and y.shape == (b, heads, rows, ev)
             assert (y.double() - exact(q, k, v, mask, scale)).abs().max() <= tolerance * 2
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        triangle = torch.ones(l, s, dtype=torch.bool).tril()
+        triangle = torch.ones(rows, s, dtype=torch.bool).tril()
         assert (y.double() - exact(q, k, v, triangle)).abs().max() <= tolerance * 2
 
 

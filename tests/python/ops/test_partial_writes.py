@@ -33,7 +33,9 @@ WRITES = {
     "index_copy": lambda x, form, s: form("index_copy")(0, at(x.device)[:2], s[:2]),
     "index_add": lambda x, form, s: form("index_add")(0, at(x.device), s),
     "index_add_alpha": lambda x, form, s: form("index_add")(0, at(x.device), s, alpha=2),
-    "index_add_columns": lambda x, form, s: form("index_add")(1, at(x.device)[1:2], s[:2].reshape(-1)[:ROWS].view(-1, 1)),
+    "index_add_columns": lambda x, form, s: form("index_add")(
+        1, at(x.device)[1:2], s[:2].reshape(-1)[:ROWS].view(-1, 1)
+    ),
     "index_fill": lambda x, form, s: form("index_fill")(0, at(x.device) - ROWS, 1),
     "index_reduce_amax": lambda x, form, s: form("index_reduce")(0, at(x.device), s, "amax"),
     "index_reduce_mean": lambda x, form, s: form("index_reduce")(0, at(x.device), s, "mean", include_self=False),

@@ -149,7 +149,9 @@ def test_activations_keep_the_sign_of_zero(device):
 def test_rms_norm_adds_the_epsilon_of_the_dtype():
     z = torch.tensor([1e-3 + 1e-3j, 2e-9j], dtype=torch.complex128)
     y = F.rms_norm(z, [2])
-    want = torch.tensor([1.4142135623730951 + 1.5559482362731175e-10j, 1.4142135622175005e-06 + 1.4142135625286902e-06j])
+    want = torch.tensor(
+        [1.4142135623730951 + 1.5559482362731175e-10j, 1.4142135622175005e-06 + 1.4142135625286902e-06j]
+    )
     torch.testing.assert_close(y, want.to(y.dtype), rtol=1e-6, atol=0)
 
 

@@ -108,10 +108,10 @@ def test_the_smallest_integer_divided_by_minus_one_wraps_around(device):
         least = torch.iinfo(dtype).min
         # As operands, and as values that compilers know.
         x, y = torch.full((3,), least, dtype=dtype, device=device), torch.tensor([-1] * 3, dtype=dtype, device=device)
-        for y in (y, torch.full((3,), -1, dtype=dtype, device=device), y | -1):
-            assert (x // y).tolist() == [least] * 3 and (x % y).tolist() == [0] * 3
-            assert torch.fmod(x, y).tolist() == [0] * 3
-            assert torch.div(x, y, rounding_mode="trunc").tolist() == [least] * 3
+        for d in (y, torch.full((3,), -1, dtype=dtype, device=device), y | -1):
+            assert (x // d).tolist() == [least] * 3 and (x % d).tolist() == [0] * 3
+            assert torch.fmod(x, d).tolist() == [0] * 3
+            assert torch.div(x, d, rounding_mode="trunc").tolist() == [least] * 3
 
 
 def test_greatest_divisors_and_least_multiples_of_zero_are_zero(device):

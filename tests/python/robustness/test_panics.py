@@ -168,7 +168,13 @@ def test_want_of_memory_in_a_kernel_is_an_out_of_memory_error():
 @pytest.mark.filterwarnings("ignore")
 def test_no_function_panics_for_tensors_without_dimensions():
     x, i = torch.tensor(2.0), torch.tensor(1)
-    calls = [(x, d) for d in (0, -1, 1, [0], [0, 0])] + [(x, 0, 0), (x, 0, i), (x, 0, i, x), (x, [0], [0]), (x, 0, 1, 1)]
+    calls = [(x, d) for d in (0, -1, 1, [0], [0, 0])] + [
+        (x, 0, 0),
+        (x, 0, i),
+        (x, 0, i, x),
+        (x, [0], [0]),
+        (x, 0, 1, 1),
+    ]
     calls += [(x, x, d) for d in (0, [0], [0, 0])] + [([x], 0), ([x, x], 0), (x, None, 0), (x, None, [0]), (x,), (x, x)]
     panics = []
     for name in sorted(dir(torch._C._ops)):

@@ -8,7 +8,7 @@ import pytpu as torch
 
 
 def stand_in():
-    """A class that passes calls on as PyTorch's `Tensor` does: it calls the function again, without its own override."""
+    """Return a class that passes calls on as PyTorch's `Tensor` does: without its override, it calls the function."""
     disabled = []
 
     def __torch_function__(cls, func, types, args=(), kwargs=None):

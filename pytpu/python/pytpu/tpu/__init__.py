@@ -62,6 +62,7 @@ def set_device(device: _C.device | str | int) -> None:
         ValueError: If the device is not a `tpu` device.
         RuntimeError: If there is no such device, or if this process has tensors on another one.
     """
+    index: int | None
     if isinstance(device, int):
         index = device
     else:

@@ -158,7 +158,7 @@ class ProgramReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all attributes as a dict."""
-        lists = {"collectives": self.collectives, "kernels": self.kernels}
+        lists: dict[str, list[Any]] = {"collectives": self.collectives, "kernels": self.kernels}
         return {**self.__dict__, **{name: [dict(c.__dict__) for c in made] for name, made in lists.items()}}
 
     def __str__(self) -> str:

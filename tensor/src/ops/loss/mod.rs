@@ -67,8 +67,8 @@ fn float_pair(name: &str, x: &Tensor, t: &Tensor) -> Result<Tensor> {
     x.to_dtype(dtype)?.sub(&t.to_dtype(dtype)?)
 }
 
-/// The gradients of `x` and `target` of a loss whose slope is `near` times their difference up to `edge`, and `far` with
-/// the sign of the difference from there on. They stay finite if the difference is infinite.
+/// The gradients of `x` and `target` of a loss whose slope is `near` times their difference up to `edge`, and `far`
+/// with the sign of the difference from there on. They stay finite if the difference is infinite.
 fn clipped_vjp(x: &[Tensor], g: &Tensor, needs: u64, edge: f64, near: f64, far: f64) -> Result<Grads> {
     let d = float_pair("clipped", &x[0], &x[1])?;
     let outside = d.detach().abs()?.ge_scalar(edge)?;

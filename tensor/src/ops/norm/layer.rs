@@ -37,8 +37,8 @@ pub struct LayerNorm {
     pub bias: bool,
 }
 
-/// Gradients of [`LayerNorm`] for x, w and b, from `g, x, mean, rstd[, w]`. Unwanted gradients have no elements. Those of w
-/// and b have the dtype of arithmetic.
+/// Gradients of [`LayerNorm`] for x, w and b, from `g, x, mean, rstd[, w]`. Unwanted gradients have no elements. Those
+/// of w and b have the dtype of arithmetic.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LayerNormBackward {
     /// The op whose gradient this is.

@@ -180,9 +180,9 @@ fn keeps_number(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> bool {
     }
 }
 
-/// The number for an operation with `a`: of its dtype, or wider if [`keeps_number`], or if it is the exponent of a power,
-/// whose gradient reads it. If the number is at hand when the
-/// kernel is chosen (on `cpu`) and rounding does not change it, the narrow one gives the same result.
+/// The number for an operation with `a`: of its dtype, or wider if [`keeps_number`], or if it is the exponent of a
+/// power, whose gradient reads it. If the number is at hand when the kernel is chosen (on `cpu`) and rounding does not
+/// change it, the narrow one gives the same result.
 #[inline]
 fn number_beside(kind: BinaryKind, a: &Tensor, s: Scalar) -> Result<Tensor> {
     let dtype = a.dtype();

@@ -91,7 +91,8 @@ fn logit(x: &Tensor, eps: Option<f64>) -> Result<Tensor> {
             None => x.clone(),
             Some(e) => {
                 let (low, high) = (x.lt_scalar(e)?, x.gt_scalar(1.0 - e)?);
-                select_scalar(&low, e, &select_scalar(&high, 1.0 - e, x)?)? // `eps` above one half: the lower bound wins
+                // If `eps` is above one half, the lower bound wins.
+                select_scalar(&low, e, &select_scalar(&high, 1.0 - e, x)?)?
             }
         };
         x.div(&x.neg()?.add_scalar(1.0)?)?.log()

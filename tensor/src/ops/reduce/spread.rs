@@ -18,9 +18,10 @@ use torchtpu_stablehlo::{ElementType, ReduceKind as Fold};
 /// | x | any | floating point |
 /// | y, mean | those of x that are not in the mask | as x |
 ///
-/// Sums are `float64` for all dtypes on `cpu` and on XLA:CPU, and rounded once. On accelerators they are `float32`, except
-/// for `float64`: squares beyond 1e38 are infinite there, and those below 1e-38 vanish. Of no elements, both results are
-/// NaN. Where all elements are equal, the gradient of the deviation is zero. Saves x, the mean, and the deviation.
+/// Sums are `float64` for all dtypes on `cpu` and on XLA:CPU, and rounded once. On accelerators they are `float32`,
+/// except for `float64`: squares beyond 1e38 are infinite there, and those below 1e-38 vanish. Of no elements, both
+/// results are NaN. Where all elements are equal, the gradient of the deviation is zero. Saves x, the mean, and the
+/// deviation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Spread {
     /// Bit `i`: dimension `i` is removed.

@@ -459,9 +459,7 @@ def avg_pool2d(
         torch.Size([2, 3, 3, 3])
     """
     stride = [] if stride is None else stride
-    return _ops.avg_pool2d(
-        input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out=out
-    )
+    return _ops.avg_pool2d(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out=out)
 
 
 def avg_pool3d(
