@@ -24,16 +24,16 @@ fn a_write_of_a_row_takes_no_memory_of_the_size_of_the_tensor() -> Result<()> {
     let calls: Vec<(&str, Vec<Arg<'_>>)> = vec![
         ("index_copy_", vec![t(&x), n(0), t(&i), t(&row)]),
         ("index_add_", vec![t(&x), n(0), t(&i), t(&row)]),
-        ("index_fill_", vec![t(&x), n(0), t(&i), n(1)]),
+        ("index_fill_.int_Scalar", vec![t(&x), n(0), t(&i), n(1)]),
         ("index_reduce_", vec![t(&x), n(0), t(&i), t(&row), Arg::Str("mean")]),
         ("index_put_", vec![t(&x), Arg::Tensors(&rows), t(&row)]),
         ("index_put_", vec![t(&columns), Arg::Tensors(&rows), t(&one)]),
         ("index_put_", vec![t(&x), Arg::Tensors(&masked), t(&row)]),
-        ("scatter_", vec![t(&x), n(0), t(&at), t(&row)]),
+        ("scatter_.src", vec![t(&x), n(0), t(&at), t(&row)]),
         ("scatter_add_", vec![t(&x), n(0), t(&at), t(&row)]),
-        ("scatter_reduce_", vec![t(&x), n(0), t(&at), t(&row), Arg::Str("mean")]),
+        ("scatter_reduce_.two", vec![t(&x), n(0), t(&at), t(&row), Arg::Str("mean")]),
         ("put_", vec![t(&columns), t(&i), t(&one)]),
-        ("masked_fill_", vec![t(&x), t(&mask), n(1)]),
+        ("masked_fill_.Scalar", vec![t(&x), t(&mask), n(1)]),
         ("masked_scatter_", vec![t(&x), t(&mask), t(&row)]),
     ];
     for (name, args) in calls {

@@ -59,7 +59,9 @@ fn cholesky_by_columns<T: Number>(c: &mut Columns<T>, n: usize) -> i32 {
             let l = c.get(j, k);
             pivot -= (l * l.conjugated()).re();
         }
-        if !(pivot > T::Part::ZERO) {
+        // NaN is not positive either.
+        let is_positive = pivot > T::Part::ZERO;
+        if !is_positive {
             return j as i32 + 1;
         }
         let root = Float::sqrt(pivot);
