@@ -253,15 +253,20 @@ fn indices_out_of_range_fail_at_the_read_on_tpu_and_name_the_op() {
     // An ignored target may have any value.
     let target = Tensor::from_slice_on(&[0i64, -100], &[2], d).unwrap();
     assert!(nn::cross_entropy(&ones(&[2, 3], d), &target).unwrap().item_f64().unwrap().is_finite());
-    // Unread errors are kept, and reported once.
+    // Unread errors are kept, and each is reported once.
     let at = Tensor::from_slice_on(&[5i64], &[1], d).unwrap();
     for _ in 0..200 {
         index_select(&x, 0, &at).unwrap();
         lazy::mark_step();
     }
-    assert_eq!(lazy::synchronize().unwrap_err().notes(), ["an index is 5, in a dimension of size 3"]);
+    let mut told = 0;
+    while let Err(e) = lazy::synchronize() {
+        assert_eq!(e.notes(), ["an index is 5, in a dimension of size 3"]);
+        told += 1;
+        assert!(told <= 200, "an error is told twice");
+    }
+    assert!(told > 0);
     // Values that do not depend on the error are correct.
-    lazy::synchronize().unwrap();
     assert_eq!(x.sum().unwrap().item_f64().unwrap(), 6.0);
 }
 

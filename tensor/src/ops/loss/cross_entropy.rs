@@ -573,7 +573,8 @@ fn soft_cross_entropy(x: &Tensor, target: &Tensor, a: &CrossEntropyArgs<'_>) -> 
 fn checked_targets(target: &Tensor, classes: usize, ignore_index: i64) -> Result<Tensor> {
     match target.device().kind {
         DeviceKind::Cpu => {}
-        DeviceKind::Tpu | DeviceKind::Mesh if target.numel() > 0 => {
+        // The loss refuses targets of other dtypes itself.
+        DeviceKind::Tpu | DeviceKind::Mesh if target.numel() > 0 && target.dtype().is_int() => {
             return defer_targets(target, classes, ignore_index);
         }
         _ => return Ok(target.clone()),
