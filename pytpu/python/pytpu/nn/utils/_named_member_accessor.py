@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-_MISSING = object()
+_MISSING: Any = object()
 
 
 def _check(module, name):
@@ -22,7 +22,7 @@ def _check(module, name):
         raise KeyError('tensor name can\'t be empty string ""')
 
 
-def set_tensor(module: torch.nn.Module, name: str, tensor: torch.Tensor | None) -> None:
+def set_tensor(module: torch.nn.Module, name: str, tensor: Any) -> None:
     """Set a parameter, a buffer or an attribute of a module, as it is: no new `Parameter` is made.
 
     Args:
@@ -33,7 +33,8 @@ def set_tensor(module: torch.nn.Module, name: str, tensor: torch.Tensor | None) 
     _check(module, name)
     if not isinstance(tensor, torch.Tensor) and tensor is not None:
         raise TypeError(f"{tensor} is not an instance of torch.Tensor")
-    for table in (module._parameters, module._buffers):
+    tables: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
+    for table in tables:
         if name in table:
             table[name] = tensor
             return
@@ -55,7 +56,8 @@ def swap_tensor(module: torch.nn.Module, name: str, tensor: Any, allow_missing: 
     _check(module, name)
     if tensor is not _MISSING and not isinstance(tensor, torch.Tensor) and tensor is not None:
         raise TypeError(f"{tensor} is not an instance of torch.Tensor")
-    for table in (module._parameters, module._buffers):
+    tables: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
+    for table in tables:
         if name in table:
             old = table[name]
             if tensor is _MISSING:
