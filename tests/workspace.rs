@@ -121,6 +121,7 @@ fn versions_are_stated_only_in_the_workspace() {
 /// A file outside of the table that may name ops: the names, and why. Without names, any.
 const NAMES_OPS: &[(&str, &[&str], &str)] = &[
     ("tensor/src/methods.rs", &[], "methods of `Tensor` that call the row of their name"),
+    ("tensor/src/storage/overlap.rs", &["amax"], "the reduction that finds the last writer"),
     ("tensor/src/types/scalar.rs", &["bool", "int", "float", "complex"], "names of Python's numbers"),
     ("tensor/src/schema/args.rs", &["bool", "int"], "names of Python's types in errors"),
     ("tensor/src/schema/mod.rs", &["bool", "int", "float"], "types in the grammar of schemas"),

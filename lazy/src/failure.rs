@@ -1,7 +1,7 @@
 //! The reason that a value cannot be computed.
 
+use crate::check::Wrong;
 use crate::collectives;
-use crate::engine::Wrong;
 use crate::form::Form;
 use std::sync::Arc;
 use torchtpu_pjrt::Code;
@@ -15,7 +15,7 @@ pub(crate) struct Failure {
     /// The op of the error, or an empty text.
     op: &'static str,
     pub(crate) notes: Vec<String>,
-    /// Set for the failure of a [check](crate::engine::Check).
+    /// Set for the failure of a [check](crate::check::Check).
     pub(crate) wrong: Option<Arc<Wrong>>,
 }
 

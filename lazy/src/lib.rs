@@ -54,6 +54,7 @@
 pub mod aot;
 mod bundle;
 mod cache;
+mod check;
 mod chips;
 mod collectives;
 mod custom;
@@ -200,7 +201,7 @@ pub fn tell_unread_errors(waits: bool) -> Result<()> {
 
 /// Return whether a value may depend on a check that has not passed, so that [`tell_unread_errors`] may find an error.
 pub fn has_checks() -> bool {
-    engine::is_tracking() && !plan::is_active()
+    check::is_tracking() && !plan::is_active()
 }
 
 /// Set whether checks of indices that came from the host are settled when they are recorded. This is for tests.

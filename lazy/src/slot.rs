@@ -1,6 +1,6 @@
 //! A value on the device that may not be computed yet.
 
-use crate::engine::Check;
+use crate::check::Check;
 use crate::failure::Failure;
 use crate::{device, metrics, pool, types};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};

@@ -156,6 +156,9 @@ pub struct Facts {
     /// Whether running the op has an effect beside its results. Such an op runs exactly once, in the order in which it
     /// was recorded, even if no other op reads its results.
     pub has_effects: bool,
+    /// Whether the op copies an operand, so that a device may tie the copy to a
+    /// [check](crate::backend::Backend::defer_check).
+    pub carries_checks: bool,
 }
 
 impl Facts {
@@ -169,6 +172,7 @@ impl Facts {
         is_binary: false,
         draws_random: false,
         has_effects: false,
+        carries_checks: false,
     };
 }
 

@@ -12,6 +12,7 @@
 //! Parameters and other state keep their old value instead of one that depends on a failed check ([`Engine::keep`]).
 
 use super::{Body, Engine, Recording, State, tpu::Tpu};
+use crate::check::{Check, FAILED, Finding, PASSED, TRACKED, Wrong, is_tracking};
 use crate::cut::CutReason;
 use crate::failure::Failure;
 use crate::form::{Input, Source};
@@ -23,9 +24,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
-};
+use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 use torchtpu_tensor::backend::{ALL_WELL, Backend as _, DeferredError, Operand, is_showing};
 use torchtpu_tensor::{DType, Device, Meta, Result, Scalar, Tensor, ops, state};
 
@@ -37,90 +36,15 @@ const MAX_OPEN_CHECKS: usize = 64;
 const LIGHT_OPS: usize = 32;
 const LIGHT_BYTES: usize = 1 << 20;
 
-/// Number of open checks, and of failures of checks that values still have. At 0, no value depends on a check.
-static TRACKED: AtomicUsize = AtomicUsize::new(0);
 /// Whether checks of values from the host are settled when they are recorded. Tests of other checks switch it off.
 static FINDS_NOW: AtomicBool = AtomicBool::new(true);
-
-/// Return whether a value may depend on a check that has not passed.
-#[inline(always)]
-pub(crate) fn is_tracking() -> bool {
-    TRACKED.load(Relaxed) != 0
-}
 
 /// See [`crate::set_early_checks`].
 pub(crate) fn set_early(on: bool) {
     FINDS_NOW.store(on, Relaxed);
 }
 
-/// The part of a failure that says whether the program was told of it.
-#[derive(Debug)]
-pub(crate) struct Wrong {
-    is_told: AtomicBool,
-}
-
-impl Wrong {
-    fn new() -> Arc<Wrong> {
-        TRACKED.fetch_add(1, AcqRel);
-        Arc::new(Wrong { is_told: AtomicBool::new(false) })
-    }
-}
-
-impl Drop for Wrong {
-    fn drop(&mut self) {
-        TRACKED.fetch_sub(1, AcqRel);
-    }
-}
-
-impl Failure {
-    /// Return whether a check failed. Other failures are those of the device.
-    pub(crate) fn is_of_check(&self) -> bool {
-        self.wrong.is_some()
-    }
-    fn is_told(&self) -> bool {
-        self.wrong.as_ref().is_none_or(|w| w.is_told.load(Relaxed))
-    }
-}
-
-const OPEN: u8 = 0;
-const PASSED: u8 = 1;
-const FAILED: u8 = 2;
-
-/// A check of a value that is computed later.
-pub(crate) struct Check {
-    /// Checks are numbered in the order of their ops.
-    number: u64,
-    status: AtomicU8,
-    finding: Mutex<Finding>,
-}
-
-enum Finding {
-    /// The handle of the value that the check reads, and its error.
-    Open(u64, DeferredError),
-    Passed,
-    Failed(Arc<Failure>),
-}
-
 impl Check {
-    fn new(handle: u64, error: DeferredError) -> Arc<Check> {
-        TRACKED.fetch_add(1, AcqRel);
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Relaxed);
-        Arc::new(Check { number, status: AtomicU8::new(OPEN), finding: Mutex::new(Finding::Open(handle, error)) })
-    }
-    fn is_open(&self) -> bool {
-        self.status.load(Acquire) == OPEN
-    }
-    /// Return the failure, if it is known.
-    pub(crate) fn known_failure(&self) -> Option<Arc<Failure>> {
-        if self.status.load(Acquire) != FAILED {
-            return None;
-        }
-        match &*self.finding.lock() {
-            Finding::Failed(f) => Some(f.clone()),
-            _ => None,
-        }
-    }
     /// Return the handle of the value, with one more reference, while the check is open and nobody settles it.
     fn value(&self) -> Option<u64> {
         match &*self.finding.try_lock()? {

@@ -20,10 +20,11 @@ mod recording;
 mod steps;
 mod tpu;
 
-pub(crate) use checks::{Check, Wrong, is_tracking, set_early as set_early_checks};
+pub(crate) use checks::set_early as set_early_checks;
 pub(crate) use tpu::Tpu;
 
 use crate::cache::ProcessCache;
+use crate::check::Check;
 use crate::collectives::{Chain, Turn, await_buffer, is_device_running, poll_until};
 use crate::cut::CutReason;
 use crate::device::{self, Device};

@@ -1,11 +1,12 @@
 //! Recording: handles, streams, and the cut that ends a segment.
 
 use super::{
-    Body, Check, Engine, Entry, MANY, NO_OWNER, NO_STREAM, Outputs, Recording, STREAM, STREAM_GUARD, Segment, State,
-    Stream, checks,
+    Body, Engine, Entry, MANY, NO_OWNER, NO_STREAM, Outputs, Recording, STREAM, STREAM_GUARD, Segment, State, Stream,
+    checks,
     launching::donate,
     steps::{LARGEST_TOTAL, Step},
 };
+use crate::check::Check;
 use crate::collectives::Turn;
 use crate::cut::CutReason;
 use crate::form::{Arg, Input, Node, mix};

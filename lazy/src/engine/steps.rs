@@ -1,6 +1,7 @@
 //! Training steps: where they end, and the values that only the first step makes.
 
-use super::{Body, Check, Engine, NO_OWNER};
+use super::{Body, Engine, NO_OWNER};
+use crate::check::Check;
 use crate::form::{Arg, DTYPES, Input, Node, Source, hash_meta, hash_op, mix, mix_precision};
 use crate::slot::Slot;
 use smallvec::SmallVec;

@@ -1,6 +1,7 @@
 //! The backend behind `tpu`.
 
 use super::{Engine, NO_OWNER, State, checks};
+use crate::check::is_tracking;
 use crate::cut::CutReason;
 use crate::failure::Failure;
 use crate::metrics::{COUNTERS, count};
@@ -96,11 +97,11 @@ impl Backend for Tpu {
         device::check()?;
         fit(y)?;
         let engine = crate::engine();
-        if checks::is_tracking() && engine.fails_now(op, x, y, handles) {
+        if is_tracking() && engine.fails_now(op, x, y, handles) {
             return Ok(());
         }
         let tied = match op {
-            Prim::Copy(_) if checks::is_tracking() => engine.record_tied(op, x, y, handles),
+            _ if op.facts().carries_checks && is_tracking() => engine.record_tied(op, x, y, handles),
             _ => None,
         };
         let cut = match tied {
@@ -166,7 +167,7 @@ impl Backend for Tpu {
 
     #[inline]
     fn overwrite(&self, old: u64, new: u64, is_update: bool) -> Result<u64> {
-        if checks::is_tracking() && !plan::is_active() {
+        if is_tracking() && !plan::is_active() {
             return crate::engine().keep(old, new, is_update);
         }
         self.retain(new);

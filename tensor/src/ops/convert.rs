@@ -65,7 +65,7 @@ pub struct Copy;
 
 impl Op for Copy {
     const NAME: &'static str = "clone";
-    const FACTS: Facts = Facts { updates_in_place: true, ..Facts::NONE };
+    const FACTS: Facts = Facts { updates_in_place: true, carries_checks: true, ..Facts::NONE };
     const STRIDES: crate::op::Strides = crate::op::Strides::Copied;
     fn takes_complex(&self) -> bool {
         true
