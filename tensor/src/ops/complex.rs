@@ -10,6 +10,7 @@ use crate::op::{Func, Layout, Prim, Value, ViewOp};
 use crate::ops::pointwise::{BinaryKind, UnaryKind, as_tensor, binary, select, unary, unary_};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Operand, OutDType, Ret, Row, Sample, SampleArg, Scope, Tier, messages, positive, t};
+pub(crate) use crate::types::compute::unsupported;
 use crate::{DType, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch};
 
 /// A view of a complex tensor as real numbers, with a last dimension of real and imaginary part.
@@ -346,11 +347,6 @@ pub fn polar(abs: &Tensor, angle: &Tensor) -> Result<Tensor> {
 /// The errors of the function.
 pub(crate) fn by_parts(x: &Tensor, f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
     complex(&f(&x.real()?)?, &f(&x.imag()?)?)
-}
-
-/// The error of ops that do not support complex numbers, with PyTorch's name of the kernel.
-pub(crate) fn unsupported(name: &str, dtype: DType) -> Error {
-    Error::not_implemented(format!("\"{name}\" not implemented for '{}'", dtype.scalar_type()))
 }
 
 /// Refuse complex numbers with the given kind of error and words.

@@ -1,6 +1,6 @@
 //! The dtypes that ops accept and compute in, and their names in messages.
 
-use crate::{DType, Result, Tensor};
+use crate::{DType, Error, Result, Tensor};
 pub(crate) use torchtpu_kernels::compute_dtype;
 
 /// `x` in the dtype in which arithmetic on it is done: 16-bit floats widen to `f32`.
@@ -14,10 +14,15 @@ pub(crate) fn narrowed(y: Tensor, d: DType) -> Result<Tensor> {
     if y.dtype() == d { Ok(y) } else { y.to_dtype(d) }
 }
 
+/// The error of ops that do not support complex numbers, with PyTorch's name of the kernel.
+pub(crate) fn unsupported(name: &str, dtype: DType) -> Error {
+    Error::not_implemented(format!("\"{name}\" not implemented for '{}'", dtype.scalar_type()))
+}
+
 /// Refuse an input that is not floating point.
 pub(crate) fn expect_float(name: &str, x: &Tensor) -> Result<()> {
     if x.dtype().is_float() {
         return Ok(());
     }
-    Err(crate::ops::complex::unsupported(name, x.dtype()))
+    Err(unsupported(name, x.dtype()))
 }
