@@ -18,7 +18,7 @@ COLUMNS = 1024
 
 
 def calls(torch, numel):
-    """Functions by name, each of which changes at most a row of a tensor of `numel` elements."""
+    """Return the writes by name. Each writes at most one row of a tensor of `numel` elements."""
     x = torch.zeros(numel).view(-1, COLUMNS)
     at, row = torch.tensor([3]), torch.ones(1, COLUMNS)
     grid = torch.full((1, COLUMNS), 3)

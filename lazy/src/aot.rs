@@ -124,7 +124,7 @@ pub struct KernelCost {
     pub count: f64,
     /// Floating-point operations that its author stated.
     pub flops: f64,
-    /// Bytes of operands and results, or those that its author stated if they are more.
+    /// Bytes of operands and results. If the author of the kernel stated more, that number.
     pub bytes: f64,
     /// The least time: the larger of `flops` over the peak and `bytes` over the bandwidth of the device.
     pub seconds: f64,

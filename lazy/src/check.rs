@@ -15,7 +15,7 @@ pub(crate) fn is_tracking() -> bool {
     TRACKED.load(Relaxed) != 0
 }
 
-/// The part of a failure that says whether the program was told of it.
+/// Marks the failure of a check. It records whether an error was raised for the failure.
 #[derive(Debug)]
 pub(crate) struct Wrong {
     pub(crate) is_told: AtomicBool,

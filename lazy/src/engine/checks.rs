@@ -45,7 +45,8 @@ pub(crate) fn set_early(on: bool) {
 }
 
 impl Check {
-    /// Return the handle of the value, with one more reference, while the check is open and nobody settles it.
+    /// Return the handle of the value that the check reads, with one more reference. Return `None` if the check is
+    /// settled, or if another thread is settling it.
     fn value(&self) -> Option<u64> {
         match &*self.finding.try_lock()? {
             Finding::Open(handle, _) => {
@@ -110,7 +111,7 @@ impl Dependences {
         self.sets.push(set);
         self.sets.len() as u32 - 1
     }
-    /// Return the set of these checks, without those that passed.
+    /// Return the set of the checks that have not passed.
     fn set_of<'a>(&mut self, checks: impl IntoIterator<Item = &'a Arc<Check>>) -> u32 {
         let open = checks.into_iter().filter(|c| c.status.load(Acquire) != PASSED);
         let mut set: SmallVec<[u32; 4]> = open.map(|c| self.number(c)).collect();
@@ -164,7 +165,7 @@ impl Dependences {
             (first..end).for_each(|v| put(&mut self.of_values, v, set));
         }
     }
-    /// Return the checks that a value depends on, without those that passed.
+    /// Return the checks that a value depends on. Leave out checks that have passed.
     pub(crate) fn of_value(&self, value: usize) -> Vec<Arc<Check>> {
         let set = self.of_values.get(value).copied().unwrap_or(0);
         let all = self.sets.get(set as usize).into_iter().flatten().map(|&c| self.checks[c as usize].clone());
@@ -240,7 +241,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Make the failure of a check that found `found`, which the program must be told of.
+    /// Make the failure of a check that found the value `found`. An error must be raised for it.
     fn wrong(&self, error: DeferredError, found: i64) -> Arc<Failure> {
         let mut failure = Failure::of(&error(found));
         failure.wrong = Some(Wrong::new());
@@ -372,7 +373,7 @@ impl Engine {
         slot.checks().iter().find_map(|c| self.settle(c))
     }
 
-    /// Settle the checks whose values are computed, and forget those that are settled.
+    /// Settle the checks whose values are computed. Drop all settled checks from the list.
     pub(super) fn settle_known_checks(&self) {
         let dropped = std::mem::take(&mut *DROPPED.lock());
         dropped.into_iter().for_each(|h| Tpu.release(h));

@@ -71,7 +71,7 @@ class KernelCost:
         name: Name in the optimized program.
         count: Number of calls.
         flops: Number of operations that the author stated.
-        bytes: Bytes of operands and results, or those that the author stated if they are more.
+        bytes: Bytes of operands and results. If the author of the kernel stated more, that number.
         seconds: The least time in seconds: the larger of operations over the peak and bytes over the bandwidth.
         is_estimated: Whether the author stated the cost.
     """
