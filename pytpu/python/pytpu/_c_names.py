@@ -7,10 +7,10 @@ import types
 
 from . import _C
 from ._absent import absent_class, absent_function
-from .futures import Future  # noqa: F401
+from ._rare import StorageBase as StorageBase, Tag as Tag
+from .futures import Future as Future
 
 TensorBase = _TensorBase = _C.Tensor
-from ._rare import StorageBase as StorageBase, Tag as Tag  # noqa: E402
 
 _has_xpu = _has_mps = _has_kleidiai = False
 

@@ -1,7 +1,7 @@
 """``torch._ops``: the classes of operators."""
 
 from ._absent import absent_class
-from .ops import OpOverload, OpOverloadPacket, _Namespace  # noqa: F401
+from .ops import OpOverload, OpOverloadPacket as OpOverloadPacket, _Namespace
 
 HigherOrderOperator = absent_class(
     "torch._ops.HigherOrderOperator", "operators that take functions are written as functions here"

@@ -3,7 +3,7 @@
 import sys
 import types
 
-from ._absent import during, is_available, setter  # noqa: F401
+from ._absent import during, is_available as is_available, setter
 
 enabled = False
 strategy = None
