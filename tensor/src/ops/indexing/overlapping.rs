@@ -1,12 +1,9 @@
 //! Indexed writes to tensors that reach one place through several indices.
 //!
 //! Each function calls its row on the memory of the tensor, a vector. So elements that the row does not name stay as
-//! they are, and the last write to a place wins.
+//! they are, and the last write to a place wins. The rows of these files name the functions, so places are read by
+//! methods of tensors.
 
-use super::gather::gather;
-use super::index::index;
-use super::index_select::index_select;
-use super::take::take;
 use crate::overlap::{memory_of, places_of};
 use crate::schema::{Arg, Args, Row};
 use crate::{Result, Scalar, Tensor, inplace};
@@ -29,7 +26,7 @@ fn call(row: &Row, x: &Tensor, args: &Args<'_>, given: &[(usize, Arg<'_>)]) -> R
 /// `index_put_`.
 #[cold]
 pub(super) fn put(row: &Row, x: &Tensor, args: &Args<'_>) -> Result<()> {
-    let at = index(&places_of(x)?, args.opt_tensors(1)?)?;
+    let at = places_of(x)?.index(args.opt_tensors(1)?)?;
     let values = flat(&args.tensor(2)?.expand_dims(at.dims())?)?;
     call(row, x, args, &[(1, Arg::Tensors(&[Some(flat(&at)?)])), (2, Arg::Tensor(&values))])
 }
@@ -37,7 +34,7 @@ pub(super) fn put(row: &Row, x: &Tensor, args: &Args<'_>) -> Result<()> {
 /// `put_`.
 #[cold]
 pub(super) fn put_flat(row: &Row, x: &Tensor, args: &Args<'_>) -> Result<()> {
-    let at = take(&places_of(x)?, args.tensor(1)?)?;
+    let at = places_of(x)?.take(args.tensor(1)?)?;
     call(row, x, args, &[(1, Arg::Tensor(&at))])
 }
 
@@ -48,7 +45,7 @@ pub(super) fn write_slices(row: &Row, x: &Tensor, args: &Args<'_>) -> Result<()>
     let size = x.dims()[crate::op::normalize_dim(dim, x.dims().len())?] as i64;
     // Only `index_fill_` takes negative positions; the others have refused them.
     let named = named.remainder_scalar(size.max(1))?;
-    let at = flat(&index_select(&places_of(x)?, dim, &named)?)?;
+    let at = flat(&places_of(x)?.index_select(dim, &named)?)?;
     let first = (1, Arg::Scalar(Scalar::Int(0)));
     match args.0[3] {
         Arg::Tensor(source) if !source.dims().is_empty() => {
@@ -62,7 +59,7 @@ pub(super) fn write_slices(row: &Row, x: &Tensor, args: &Args<'_>) -> Result<()>
 #[cold]
 pub(super) fn scatter(row: &Row, x: &Tensor, args: &Args<'_>) -> Result<()> {
     let (dim, named) = (args.int(1)?, args.tensor(2)?);
-    let at = flat(&gather(&places_of(x)?, dim, named)?)?;
+    let at = flat(&places_of(x)?.gather(dim, named)?)?;
     let first = (1, Arg::Scalar(Scalar::Int(0)));
     match args.0[3] {
         Arg::Tensor(source) => {

@@ -24,8 +24,8 @@ pub fn binary(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<Tensor> {
         };
     }
     if same && !is_float_only(kind) {
-        let b = &check_divisor(kind, a, b)?;
-        return dispatch::call(Prim::Binary(Binary(kind)), &[a, b]);
+        let tied = check_divisor(kind, a, b)?;
+        return dispatch::call(Prim::Binary(Binary(kind)), &[a, tied.as_ref().unwrap_or(b)]);
     }
     arith(kind, Operand::Tensor(a), Operand::Tensor(b))
 }
@@ -146,8 +146,8 @@ pub fn arith(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor>
         _ if is_narrow(dtype) && keeps_number(kind, a, b) => narrow_with_number(kind, a, b, dtype),
         _ => {
             let (a, b) = (as_tensor(a, dtype)?, as_tensor(b, dtype)?);
-            let b = check_divisor(kind, &a, &b)?;
-            dispatch::call(Prim::Binary(Binary(kind)), &[&a, &b])
+            let tied = check_divisor(kind, &a, &b)?;
+            dispatch::call(Prim::Binary(Binary(kind)), &[&a, tied.as_ref().unwrap_or(&b)])
         }
     }
 }
@@ -192,7 +192,7 @@ fn number_beside(kind: BinaryKind, a: &Tensor, s: Scalar) -> Result<Tensor> {
         return if a.device().kind == DeviceKind::Cpu { Ok(narrowed(&wide, dtype)?.unwrap_or(wide)) } else { Ok(wide) };
     }
     let b = Tensor::number(s, dtype)?;
-    check_divisor(kind, a, &b)
+    Ok(check_divisor(kind, a, &b)?.unwrap_or(b))
 }
 
 /// A number of `f32` in a 16-bit dtype, if rounding does not change it.
@@ -230,23 +230,23 @@ fn narrow_with_number(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>, dtype: D
     }
 }
 
-/// Return the divisor `b`. On a device, refuse a number that is zero in integer division, and tie other divisors to the
-/// error. On `cpu` the kernel checks it.
+/// Refuse a number that is zero in integer division on a device. Return any other divisor tied to the error, which the op
+/// must read instead of `b`. Return `None` if nothing is to be checked: on `cpu` the kernel does it.
 #[inline]
-fn check_divisor(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+fn check_divisor(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<Option<Tensor>> {
     if !matches!(kind, BinaryKind::FloorDivide | BinaryKind::Remainder | BinaryKind::Fmod)
         || !b.dtype().is_int()
         || (!a.device().kind.has_backend() && !b.device().kind.has_backend())
         || a.numel() == 0
         || b.numel() == 0
     {
-        return Ok(b.clone());
+        return Ok(None);
     }
     let error = Error::runtime("ZeroDivisionError");
     if b.device().kind == DeviceKind::Cpu {
-        return if matches!(b.item()?, Scalar::Int(0)) { Err(error) } else { Ok(b.clone()) };
+        return if matches!(b.item()?, Scalar::Int(0)) { Err(error) } else { Ok(None) };
     }
-    crate::state::no_grad(|| crate::ops::indexing::defer(&b.eq_scalar(0)?, error)?.tied(b))
+    crate::state::no_grad(|| crate::ops::indexing::defer(&b.eq_scalar(0)?, error)?.tied(b)).map(Some)
 }
 
 /// The in-place form for a tensor that overlaps itself.

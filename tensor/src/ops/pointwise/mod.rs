@@ -35,6 +35,7 @@ pub use small_divisor::SmallDivisor;
 pub use special::ROWS as SPECIAL_ROWS;
 pub use special_binary::SPECIAL_BINARY_ROWS;
 pub use torchtpu_kernels::pointwise::{BinaryKind, CompareKind, UnaryKind};
+use unary::lower_unary;
 pub use unary::{ROUND_ROWS, SPECIAL_I0_ROWS, SPECIAL_UNARY_ROWS, UNARY_ALIAS_ROWS, UNARY_ROWS, Unary, unary, unary_};
 
 use crate::{Dims, Error, Tensor};

@@ -1,9 +1,6 @@
 //! Powers with exponents that need no logarithm.
 
-use super::arithmetic::arith;
-use super::binary::Binary;
-use super::kernel_error;
-use super::unary::lower_unary;
+use super::{broadcast_strides, kernel_error, lower_unary};
 use crate::axes::Axes;
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::schema::Operand;
@@ -69,7 +66,7 @@ fn lower_power(x: &Tensor, p: f64) -> Result<Tensor> {
     match Power::new(p, x.dtype(), &known) {
         Some(Power { halves: 2 }) => Ok(x.clone()),
         Some(op) => dispatch::call(Prim::Power(op), &[x]),
-        None => arith(BinaryKind::Pow, Operand::Tensor(x), Operand::Scalar(Scalar::Float(p))),
+        None => x.pow_scalar(p),
     }
 }
 
@@ -116,7 +113,10 @@ impl Op for Power {
                 } else {
                     Scalar::Float(self.exponent())
                 };
-                Binary(BinaryKind::Pow).kernel(&[x, &Tensor::number(p, x.dtype())?], y)
+                let (p, dims) = (Tensor::number(p, x.dtype())?, x.dims());
+                let strides = broadcast_strides(&p, dims);
+                let p = p.view_as(dims, &strides);
+                kernels::binary(BinaryKind::Pow, &x.view(), &p, &mut y[0].view_mut()).map_err(kernel_error)
             }
         }
     }

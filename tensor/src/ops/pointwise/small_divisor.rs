@@ -1,11 +1,11 @@
 //! Division of `int64` by a small number, for accelerators.
 
-use super::binary::Binary;
+use super::{broadcast_strides, kernel_error};
 use crate::axes::Axes;
 use crate::op::{Func, Grads, Op, Saved, Saves, Value, Values};
 use crate::{DType, Error, Meta, Result, Scalar, Tensor, backend};
 use smallvec::smallvec;
-use torchtpu_kernels::pointwise::BinaryKind;
+use torchtpu_kernels::pointwise::{self as kernels, BinaryKind};
 use torchtpu_stablehlo::{Direction, ElementType};
 
 /// The quotient or the remainder of `x` by a number from 1 to 65,535, rounded down.
@@ -58,7 +58,10 @@ impl Op for SmallDivisor {
         Axes::elementwise(x, y)
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
-        Binary(self.kind()).kernel(x, y)
+        let dims = x[0].dims();
+        let strides = broadcast_strides(x[1], dims);
+        let d = x[1].view_as(dims, &strides);
+        kernels::binary(self.kind(), &x[0].view(), &d, &mut y[0].view_mut()).map_err(kernel_error)
     }
     fn lower(&self, f: &mut Func, x: &[Value], y: &[Meta]) -> Values {
         let (x, d, dims) = (&x[0], &x[1], &y[0].dims);
