@@ -190,8 +190,8 @@ thread_local! {
     static TIE: RefCell<Option<Tie>> = const { RefCell::new(None) };
     /// Whether this thread records the choice between an old value and an update.
     static IS_KEEPING: Cell<bool> = const { Cell::new(false) };
-    /// Checks of the last kept update, by their addresses, and whether all of them passed.
-    static CONDITION: RefCell<Option<(Vec<usize>, Tensor)>> = const { RefCell::new(None) };
+    /// Checks of the last kept update, by their numbers, and whether all of them passed.
+    static CONDITION: RefCell<Option<(Vec<u64>, Tensor)>> = const { RefCell::new(None) };
 }
 
 /// Return the failure of a check that a computed value is known to have.
@@ -491,14 +491,13 @@ impl Engine {
 
     /// Return a truth value that says whether open checks pass; nothing if none is open. Updates of one step share it.
     fn all_pass(&self, checks: &[Arc<Check>], is_step: bool) -> Result<Option<Tensor>> {
-        let open: Vec<(usize, u64)> =
-            checks.iter().filter_map(|c| Some((Arc::as_ptr(c) as usize, c.value()?))).collect();
+        let open: Vec<(u64, u64)> = checks.iter().filter_map(|c| Some((c.number, c.value()?))).collect();
         if open.is_empty() {
             return Ok(None);
         }
         let meta = Meta::new(&[], DType::I64, Device::TPU);
         let values: Vec<Tensor> = open.iter().map(|(_, h)| Tensor::from_device_value(&meta, *h)).collect();
-        let key: Vec<usize> = open.iter().map(|(address, _)| *address).collect();
+        let key: Vec<u64> = open.iter().map(|(number, _)| *number).collect();
         let known = CONDITION.with_borrow(|c| c.as_ref().filter(|c| c.0 == key).map(|c| c.1.clone()));
         if known.is_some() {
             return Ok(known);
