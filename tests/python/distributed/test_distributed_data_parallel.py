@@ -87,7 +87,8 @@ def train(kind, device="cpu", steps=20, is_parallel=True, **options):
     model.to(device)
     if is_parallel:
         model = DistributedDataParallel(model, **options)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    # With a rate of 0.05 the transformer diverges, and roundings grow tenfold in a few steps.
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
     losses = []
     for step in range(steps):
         x, y = (part.chunk(size)[rank].to(device) for part in batch(kind, shape, step))
@@ -121,7 +122,7 @@ def test_training_is_that_of_one_process(pool, kind, device):
     expected, _ = train(kind, device, is_parallel=False)
     first, again = pool.run(train, kind, device), pool.run(train, kind, device)
     for losses, parameters in first:
-        assert losses == pytest.approx(expected, rel=1e-5)
+        assert losses == pytest.approx(expected, rel=3e-6)
         assert losses == first[0][0]
         assert same(parameters, first[0][1])
     assert [r[0] for r in again] == [r[0] for r in first]

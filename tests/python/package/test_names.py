@@ -1,10 +1,11 @@
 """Names that libraries ask for at import. Names without an implementation raise errors that name them."""
 
-import importlib
+import importlib.machinery
 import pickle
 import subprocess
 import sys
 import threading
+import types
 import warnings
 
 import pytest
@@ -149,16 +150,64 @@ def test_an_error_of_a_callback_does_not_reach_the_one_who_sets_the_result(caplo
     assert "ZeroDivisionError: division by zero" in caplog.text and "IndexError" in caplog.text
 
 
-def test_opt_einsum_has_the_switches_of_pytorch_without_the_package():
-    opt_einsum = torch.backends.opt_einsum
-    assert not opt_einsum.is_available() and opt_einsum.get_opt_einsum() is None
-    with opt_einsum.flags(enabled=False):
-        assert opt_einsum.enabled is False and opt_einsum.strategy is None
-    assert opt_einsum.set_flags() == (False, None)
+@pytest.fixture
+def opt_einsum(monkeypatch):
+    """Return a function that makes the package opt_einsum present, as a stand-in, or absent."""
+
+    def make(present):
+        package = types.ModuleType("opt_einsum")
+        package.__spec__ = importlib.machinery.ModuleSpec("opt_einsum", None)
+        package.asked = []
+
+        def contract_path(equation, *given, shapes, optimize):
+            package.asked.append((equation, given, optimize))
+            return [(n - 2, n - 1) for n in range(len(given), 1, -1)], None
+
+        package.contract_path = contract_path
+        monkeypatch.setitem(sys.modules, "opt_einsum", package if present else None)
+        torch.backends.opt_einsum.is_available.cache_clear()
+        return importlib.reload(torch.backends.opt_einsum), package
+
+    yield make
+    monkeypatch.undo()
+    torch.backends.opt_einsum.is_available.cache_clear()
+    importlib.reload(torch.backends.opt_einsum)
+
+
+def test_opt_einsum_has_the_switches_of_pytorch_without_the_package(opt_einsum):
+    switches, _ = opt_einsum(present=False)
+    assert not switches.is_available() and switches.get_opt_einsum() is None
+    with switches.flags(enabled=False):
+        assert switches.enabled is False and switches.strategy is None
+    assert switches.set_flags() == (False, None)
     with pytest.raises(ValueError, match="opt_einsum is not available, so setting `enabled` to True"):
-        opt_einsum.enabled = True
+        switches.set_flags(True)
     with pytest.raises(ValueError, match="setting `strategy` to greedy will not be meaningful"):
-        opt_einsum.set_flags(False, "greedy")
+        switches.set_flags(False, "greedy")
+    switches.enabled = True
+    assert torch.einsum("i,i,i", *[torch.ones(2)] * 3).item() == 2
+
+
+def test_einsum_contracts_in_the_order_of_opt_einsum(opt_einsum):
+    switches, package = opt_einsum(present=True)
+    assert switches.is_available() and switches.enabled is True and switches.strategy == "auto"
+    a, b, c = torch.randn(3, 4), torch.randn(4, 5), torch.randn(5, 2)
+    want = a @ b @ c
+    assert torch.allclose(torch.einsum("ij,jk,kl->il", a, b, c), want, atol=1e-5)
+    with switches.flags(enabled=True, strategy="greedy"):
+        assert torch.allclose(torch.einsum(a, [0, 1], b, [1, 2], c, [2, 3]), want, atol=1e-5)
+    with switches.flags(enabled=False):
+        torch.einsum("ij,jk,kl->il", a, b, c)
+        with pytest.raises(ValueError, match="opt_einsum is not enabled, so setting a `strategy` to greedy"):
+            switches.set_flags(None, "greedy")
+    with pytest.raises(ValueError, match=r"`strategy` must be one of the following: \[auto, greedy, optimal\] but"):
+        switches.set_flags(True, "best")
+    assert (switches.enabled, switches.strategy) == (True, "auto")
+    switches.strategy = "auto-hq"  # as timm does, which PyTorch does not check
+    torch.einsum("ij,jk,kl->il", a, b, c)
+    shapes = ((3, 4), (4, 5), (5, 2))
+    asked = [("ij,jk,kl->il", "auto"), ("AB,BC,CD", "greedy"), ("ij,jk,kl->il", "auto-hq")]
+    assert package.asked == [(equation, shapes, strategy) for equation, strategy in asked]
 
 
 def test_events_measure_time_and_streams_wait(device):

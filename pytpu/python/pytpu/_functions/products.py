@@ -84,7 +84,7 @@ def einsum(*args: Any) -> Tensor:
             "subscripts list"
         )
     if isinstance(args[0], str):
-        return _C._ops.einsum(args[0], list(_several(args[1:])))
+        return _contract(args[0], list(_several(args[1:])))
     operands, lists = list(args[: len(args) // 2 * 2 : 2]), args[1::2]
     parts = [_subscripts(s) for s in lists]
     equation = ",".join(parts)
@@ -92,7 +92,16 @@ def einsum(*args: Any) -> Tensor:
         equation += "->" + _subscripts(args[-1])
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = list(operands[0])
-    return _C._ops.einsum(equation, operands)
+    return _contract(equation, operands)
+
+
+def _contract(equation, operands):
+    """`torch.einsum` in the order that opt_einsum finds, where there are several and it is installed."""
+    if len(operands) <= 2:
+        return _C._ops.einsum(equation, operands)
+    from ..backends import opt_einsum
+
+    return _C._ops.einsum(equation, operands, path=opt_einsum.order(equation, operands))
 
 
 def _subscripts(places):
