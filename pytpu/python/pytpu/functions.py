@@ -152,7 +152,8 @@ def _polygamma(self, n):
 
 def _polygamma_(self, n):
     """Write `torch.polygamma(n, self)` to the tensor."""
-    return self.copy_(_C._ops.polygamma(n, self))
+    # The gradient reads the old elements.
+    return self.copy_(_C._ops.polygamma(n, self.clone()))
 
 
 fill_, zero_ = _C._ops.fill_, _C._ops.zero_
