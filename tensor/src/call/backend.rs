@@ -310,6 +310,18 @@ pub(crate) fn fetch(x: &Tensor) -> Result<(Tensor, Option<&'static dyn Backend>)
     Ok((host, planned.filter(|b| b.take_made_up())))
 }
 
+/// Copy a tensor to the host for an op whose result has as many rows as the values say. On a planned device, a share of
+/// `most` rows is assumed, and `stand_in` makes values that give so many.
+///
+/// # Errors
+/// The errors of computing the value, those of `stand_in`.
+pub(crate) fn fetch_sizes(x: &Tensor, most: usize, stand_in: impl FnOnce(usize) -> Result<Tensor>) -> Result<Tensor> {
+    match fetch(x)? {
+        (host, None) => Ok(host),
+        (_, Some(backend)) => stand_in(backend.assume_rows(most)),
+    }
+}
+
 /// Refuse a device that this process does not have.
 ///
 /// # Errors

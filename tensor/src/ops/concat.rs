@@ -390,7 +390,20 @@ fn positions_of(times: &Tensor, n: usize, device: crate::Device, size: Option<i6
     if !matches!(times.dtype(), DType::I64 | DType::I32) {
         return Err(Error::runtime("repeats has to be Long or Int tensor"));
     }
-    let times: Vec<i64> = times.to_vec()?;
+    let (host, planned) = crate::backend::fetch(times)?;
+    let times: Vec<i64> = match planned {
+        None => host.to_vec()?,
+        // Values are made up, so that their sum is what the caller says, or an assumed one.
+        Some(backend) => {
+            let is_one = times.numel() == 1;
+            let sum =
+                size.map_or_else(|| backend.assume_rows(if is_one { 2 * n } else { n }), |size| size.max(0) as usize);
+            match times.numel() {
+                1 => vec![(sum / n.max(1)) as i64],
+                m => (0..m).map(|i| (sum * (i + 1) / m - sum * i / m) as i64).collect(),
+            }
+        }
+    };
     if times.iter().any(|t| *t < 0) {
         return Err(Error::runtime("repeats can not be negative"));
     }

@@ -513,6 +513,32 @@ def test_sizes_that_depend_on_values_are_said_with_their_line():
     assert [a for step in plan.steps for a in step.assumed] == []
 
 
+@pytest.mark.parametrize(
+    ("function", "wanted"),
+    [
+        (lambda x: torch.unique(x).shape, [(16,), [(16, 64)]]),
+        (lambda x: torch.unique_consecutive(x).shape, [(16,), [(16, 64)]]),
+        (lambda x: torch.unique(x.reshape(32, 2), dim=0).shape, [(8, 2), [(8, 32)]]),
+        (lambda x: torch.unique(x.float()).shape, [(16,), [(16, 64)]]),
+        (lambda x: torch.bincount(x).shape, [(16,), [(16, 64)]]),
+        (lambda x: torch.bincount(x, minlength=5).shape, [(5,), []]),
+        (lambda x: torch.nn.functional.one_hot(x).shape, [(64, 16), [(16, 64)]]),
+        (lambda x: torch.nn.functional.one_hot(x, 7).shape, [(64, 7), []]),
+        (lambda x: torch.repeat_interleave(x, x).shape, [(16,), [(16, 64)]]),
+        (lambda x: torch.repeat_interleave(x[:8], x[:1]).shape, [(0,), [(4, 16)]]),
+        (lambda x: torch.repeat_interleave(x, x, output_size=100).shape, [(100,), []]),
+        (lambda x: torch.argwhere(x).shape, [(16, 1), [(16, 64)]]),
+        (lambda x: torch.combinations(x[:4]).shape, [(6, 2), []]),
+        (lambda x: x[x > 0].shape, [(16,), [(16, 64)]]),
+    ],
+)
+def test_each_size_that_values_decide_is_assumed(function, wanted):
+    # A sum, so that the program has not uploaded the values.
+    with torch.tpu.plan(V5E, assume_share=0.25) as plan:
+        shape = function(torch.ones(64, dtype=torch.int64, device="tpu") + torch.arange(64, device="tpu"))
+    assert [tuple(shape), [a[1:] for step in plan.steps for a in step.assumed]] == wanted
+
+
 def test_factors_do_not_end_a_plan():
     def factored(x):
         a = x @ x.mT

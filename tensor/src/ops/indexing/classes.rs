@@ -1,9 +1,10 @@
 //! One-hot vectors, and membership in a set.
 
-use super::{count_up, guard, ok, to_device};
+use super::{count_up, guard, ok};
 use crate::ops::pointwise;
+use crate::ops::sort::host_of_classes;
 use crate::schema::{Numbers, Operand, Row, Sample, Scope, Tier, index as index_arg, n};
-use crate::{DType, Device, DeviceKind, Error, Result, Tensor};
+use crate::{DType, DeviceKind, Error, Result, Tensor};
 
 /// `torch.nn.functional.one_hot`. With -1 classes, the number is the largest value plus one, which the host then reads.
 ///
@@ -24,7 +25,8 @@ pub fn one_hot(x: &Tensor, classes: i64) -> Result<Tensor> {
             return Err(Error::not_implemented("one_hot of a meta tensor needs the number of classes"));
         }
         (-1, _) | (_, DeviceKind::Cpu) => {
-            let values = to_device(&x.detach(), Device::CPU)?.to_vec::<i64>()?;
+            let host = if classes == -1 { host_of_classes(&x)? } else { x.detach() };
+            let values = host.to_vec::<i64>()?;
             if values.iter().any(|&v| v < 0) {
                 return Err(Error::runtime(negative));
             }

@@ -61,12 +61,10 @@ pub fn nonzero(x: &Tensor) -> Result<Tensor> {
     if x.device().kind == DeviceKind::Meta {
         return Err(Error::not_implemented("nonzero of a meta tensor: its number of rows depends on the values"));
     }
-    let (mut host, planned) = crate::backend::fetch(x)?;
-    if let Some(backend) = planned {
-        // The first rows stand for those that the values would choose.
-        let rows = backend.assume_rows(host.numel()) as i64;
-        host = count_up(host.numel(), Device::CPU)?.lt_scalar(rows)?.reshape_dims(*host.dims())?;
-    }
+    // The first rows stand for those that the values would choose.
+    let host = crate::backend::fetch_sizes(x, x.numel(), |rows| {
+        count_up(x.numel(), Device::CPU)?.lt_scalar(rows as i64)?.reshape_dims(*x.dims())
+    })?;
     let found = kernels::count_nonzero(&host.view());
     let y = Tensor::empty(&Meta::new(&[found, x.dims().len()], DType::I64, Device::CPU))?;
     if y.numel() > 0 {

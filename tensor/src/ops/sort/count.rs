@@ -1,6 +1,6 @@
 //! How often values occur: `bincount` and `histc`.
 
-use super::{host, ordered};
+use super::{host, host_of_classes, ordered};
 use crate::ops::complex::refuse;
 use crate::ops::pointwise::kernel_error;
 use crate::schema::{Row, Sample, SampleArg, Tier, index, n, t};
@@ -33,7 +33,7 @@ pub fn bincount(x: &Tensor, weights: Option<&Tensor>, min: i64) -> Result<Tensor
         Some(w) => Some(host(w)?.to_dtype(DType::F64)?),
         None => None,
     };
-    let values = host(x)?;
+    let values = if min == 0 { host_of_classes(x)? } else { host(x)? };
     let len = kernels::bincount_len(&values.view(), min as usize).map_err(kernel_error)?;
     let dtype = weights.as_ref().map_or(DType::I64, Tensor::dtype);
     let y = Tensor::empty(&Meta::new(&[len], dtype, Device::CPU))?;

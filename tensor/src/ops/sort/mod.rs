@@ -20,7 +20,7 @@ use crate::ops::pointwise::kernel_error;
 use crate::schema::{Aliasing, Args, OutDType, Ret, Row, Sample, SampleArg, Tier, index, messages, n, t};
 use crate::{DType, Device, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;
-use torchtpu_kernels::sort as kernels;
+use torchtpu_kernels::{memory, sort as kernels};
 use torchtpu_stablehlo::{self as hlo, Direction, ElementType, Type};
 
 /// The gradient of an op that picks elements: each goes back to its element's position.
@@ -341,6 +341,41 @@ fn host(x: &Tensor) -> Result<Tensor> {
         ));
     }
     x.detach().to_device(Device::CPU)?.resolved()
+}
+
+/// [`host`] for a result that has a row for each different slice of `x` along dimension `d`, or for each different
+/// element.
+fn host_of_distinct(x: &Tensor, d: Option<usize>) -> Result<Tensor> {
+    if x.device().kind == DeviceKind::Meta {
+        return host(x);
+    }
+    let slices = d.map_or(x.numel(), |d| x.dims()[d]);
+    let values = crate::backend::fetch_sizes(x, slices, |rows| {
+        // Equal ones are neighbours, so that those of `unique_consecutive` are as many.
+        let numbers: Vec<i64> = memory::collect((0..slices).map(|i| (i * rows / slices) as i64));
+        let number = Tensor::from_slice(&numbers, &[slices])?.to_dtype(x.dtype())?;
+        match d {
+            None => number.reshape_dims(*x.dims()),
+            Some(d) => {
+                let mut sizes = vec![1; x.dims().len()];
+                sizes[d] = slices as i64;
+                number.reshape(&sizes)?.expand_dims(x.dims())?.contiguous()
+            }
+        }
+    })?;
+    values.resolved()
+}
+
+/// [`host`] for integers that are numbers of classes, whose count decides the size of a result.
+pub(crate) fn host_of_classes(x: &Tensor) -> Result<Tensor> {
+    if x.device().kind == DeviceKind::Meta {
+        return host(x);
+    }
+    let values = crate::backend::fetch_sizes(x, x.numel(), |classes| {
+        let numbers: Vec<i64> = memory::collect((0..x.numel()).map(|i| (i % classes.max(1)) as i64));
+        Tensor::from_slice(&numbers, x.dims())?.to_dtype(x.dtype())
+    })?;
+    values.resolved()
 }
 
 /// Refuse complex numbers, which have no order. `kernel` is PyTorch's name of the kernel.

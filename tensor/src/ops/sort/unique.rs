@@ -1,6 +1,6 @@
 //! Distinct values and slices.
 
-use super::{host, many, ordered};
+use super::{host_of_distinct, many, ordered};
 use crate::graph::not_differentiable;
 use crate::op::{Prim, normalize_dim};
 use crate::ops::indexing;
@@ -25,7 +25,7 @@ fn found(x: &Tensor, u: &kernels::Unique, inverse: bool, counts: bool) -> Result
 /// The errors of reading the values.
 pub fn unique(x: &Tensor, inverse: bool, counts: bool) -> Result<(Tensor, Tensor, Tensor)> {
     ordered("unique", x)?;
-    found(x, &kernels::unique(&host(x)?.view(), inverse, counts), inverse, counts)
+    found(x, &kernels::unique(&host_of_distinct(x, None)?.view(), inverse, counts), inverse, counts)
 }
 
 /// `torch.unique_consecutive` of the flattened tensor.
@@ -34,7 +34,7 @@ pub fn unique(x: &Tensor, inverse: bool, counts: bool) -> Result<(Tensor, Tensor
 /// The errors of reading the values.
 pub fn unique_consecutive(x: &Tensor, inverse: bool, counts: bool) -> Result<(Tensor, Tensor, Tensor)> {
     ordered("unique", x)?;
-    found(x, &kernels::unique_consecutive(&host(x)?.view(), inverse, counts), inverse, counts)
+    found(x, &kernels::unique_consecutive(&host_of_distinct(x, None)?.view(), inverse, counts), inverse, counts)
 }
 
 /// Distinct slices along a dimension, in lexicographic order, or with `consecutive` the runs of equal ones in their
@@ -53,7 +53,7 @@ fn unique_slices(
     }
     let rows = x.dims()[d];
     let width: usize = x.numel().checked_div(rows).unwrap_or(0);
-    let flat = host(x)?.movedim(&[d as i64], &[0])?.reshape(&[rows as i64, width as i64])?;
+    let flat = host_of_distinct(x, Some(d))?.movedim(&[d as i64], &[0])?.reshape(&[rows as i64, width as i64])?;
     // Numbers are compared by their rank, so that one comparison works for every dtype.
     let rank = unique(&flat, true, false)?.1.to_vec::<i64>()?;
     let row = |i: usize| &rank[i * width..(i + 1) * width];
