@@ -122,8 +122,7 @@ def main():
     python = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile", "tests/python"]
     if args.only != "python":
         run([*rust, "--no-run"], env)
-    # Both suites run at once. The output of the Python tests is shown after that of
-    # the Rust tests.
+    # Both suites run at once. The output of the Python tests is shown after that of the Rust tests.
     beside = Running(python, env) if args.only != "rust" else None
     if args.only != "python":
         before = count.failed

@@ -754,8 +754,14 @@ def set_(
 
 def _view_in_place(name):
     def f(self, *args, **kwargs):
-        if self.is_leaf and self.requires_grad and _C.is_grad_enabled():
-            raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+        if self.requires_grad and _C.is_grad_enabled():
+            base = self._base
+            if self.is_leaf:
+                raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+            if base is not None and base.is_leaf:
+                raise RuntimeError(
+                    "a view of a leaf Variable that requires grad is being used in an in-place operation."
+                )
         _C._swap_tensor(self, getattr(self, name)(*args, **kwargs))
         return self
 

@@ -337,12 +337,15 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
     debug_assert!(op.is_view());
     if let Prim::AsStrided(w) = &op
         && !w.own
-        && begins_at_view(w, x)
     {
-        return match w.within(x) {
-            Some(own) => call_view(Prim::AsStrided(Box::new(own)), x),
-            None => w.beyond(x),
-        };
+        let begins = begins_at_view(w, x);
+        if begins || has_own_history(x) {
+            match w.within(x) {
+                Some(own) => return call_view(Prim::AsStrided(Box::new(own)), x),
+                None if begins || inplace::repeats_elements(x) => return w.beyond(x),
+                None => {}
+            }
+        }
     }
     let seen;
     let untracked = |v: &ViewInfo| {
@@ -389,6 +392,11 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
     let y = x.make_view(op.clone(), &meta, l.strides, l.offset)?;
     graph::record(op, &[x], std::slice::from_ref(&y))?;
     Ok(y)
+}
+
+/// Whether `x` is a view with a node of its own, whose hooks a window in its elements must not leave out.
+pub(crate) fn has_own_history(x: &Tensor) -> bool {
+    state::grad_enabled() && x.view_info().is_some_and(|v| !v.is_detached()) && x.requires_grad() && x.numel() > 0
 }
 
 /// Whether the history of a window on the storage begins at `x`, a view, or a tensor that does not hold its storage

@@ -73,7 +73,7 @@ impl ViewOp for AsComplex {
         if x.strides[last] != 1 {
             return Err(Error::runtime("Tensor must have a last dimension with stride 1"));
         }
-        if (0..last).any(|d| !x.strides[d].is_multiple_of(2)) {
+        if (0..last).any(|d| x.dims[d] != 1 && !x.strides[d].is_multiple_of(2)) {
             return Err(Error::runtime("Tensor must have a stride divisible by 2 for all but last dimension"));
         }
         if !x.offset.is_multiple_of(2) {

@@ -250,6 +250,10 @@ impl Tensor {
     /// # Errors
     /// `Runtime` when sizes do not broadcast, or the write is not allowed.
     pub fn copy_(&self, source: &Tensor) -> Result<&Tensor> {
+        if self.is_same(source) && inplace::repeats_elements(self) {
+            // Nothing changes, so no element is written twice.
+            return Ok(self);
+        }
         inplace::check_writable(self)?;
         inplace::check_apart(self, source)?;
         let y = if source.device() == self.device() { source.clone() } else { source.to_device(self.device())? };

@@ -114,7 +114,14 @@ impl Operand {
         Ok(Operand { x, labels })
     }
     /// Sum over labels that no other operand and not the result has.
-    fn without(self, gone: impl Fn(Label) -> bool) -> Result<Operand> {
+    /// A dimension of size one is dropped, which keeps the dtype of integers, if the operand is part of a `product`.
+    fn without(self, gone: impl Fn(Label) -> bool, product: bool) -> Result<Operand> {
+        let is_one = |l: &Label| product && gone(*l) && self.size(*l) == Some(1);
+        if self.labels.iter().any(is_one) {
+            let left: Vec<Label> = self.labels.iter().copied().filter(|l| !is_one(l)).collect();
+            let sizes: Vec<i64> = left.iter().map(|l| self.size(*l).unwrap_or(1) as i64).collect();
+            return Operand { x: self.x.reshape(&sizes)?, labels: left }.without(gone, product);
+        }
         let dims: Vec<i64> = (0..self.labels.len()).filter(|&d| gone(self.labels[d])).map(|d| d as i64).collect();
         if dims.is_empty() {
             return Ok(self);
@@ -142,7 +149,7 @@ fn pair(a: Operand, b: Operand, kept: impl Fn(Label) -> bool) -> Result<Operand>
     let both = |l: Label| wide(&a, l) && wide(&b, l);
     let shared: Vec<Label> = a.labels.iter().copied().filter(|l| both(*l)).collect();
     let single = |l: Label| !shared.contains(&l) && !kept(l);
-    let (a, b) = (a.without(single)?, b.without(single)?);
+    let (a, b) = (a.without(single, true)?, b.without(single, true)?);
     let (batch, inner): (Vec<Label>, Vec<Label>) = shared.iter().copied().partition(|l| kept(*l));
     let mut labels = a.labels.clone();
     labels.extend(b.labels.iter().filter(|l| !a.labels.contains(l)));
@@ -270,7 +277,7 @@ pub fn einsum(equation: &str, operands: &[&Tensor], path: Option<&[i64]>) -> Res
         let y = pair(a, b, kept)?;
         if path.is_some() { left.push(y) } else { left.insert(0, y) }
     }
-    let last = left.pop().expect("one operand is left").without(|l| !wanted.contains(&l))?;
+    let last = left.pop().expect("one operand is left").without(|l| !wanted.contains(&l), false)?;
     last.arranged(&wanted)
 }
 

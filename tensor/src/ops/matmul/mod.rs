@@ -142,7 +142,7 @@ impl Op for Dot {
             ))); // C3
         }
         if a.dtype() == DType::Bool {
-            return Err(super::complex::unsupported("addmm_impl_cpu_", a.dtype()));
+            return Err(super::complex::unsupported(if r > 2 { "bmm" } else { "addmm_impl_cpu_" }, a.dtype()));
         }
         if da[r - 1] != db[r - 2] || da[..r - 2] != db[..r - 2] {
             return Err(Error::runtime(format!(

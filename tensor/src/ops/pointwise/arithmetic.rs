@@ -242,6 +242,13 @@ fn check_divisor(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<Option<Tens
     {
         return Ok(None);
     }
+    let is_number = |t: &Tensor| t.dims().is_empty() && t.device().kind == DeviceKind::Cpu;
+    if !is_number(a) && !is_number(b) {
+        crate::op::check_same_device(a, b)?;
+    }
+    if b.device().kind == DeviceKind::Meta {
+        return Ok(None);
+    }
     let error = Error::runtime("ZeroDivisionError");
     if b.device().kind == DeviceKind::Cpu {
         return if matches!(b.item()?, Scalar::Int(0)) { Err(error) } else { Ok(None) };

@@ -392,11 +392,21 @@ impl Tensor {
             flat[rank - 2] = 0;
             return x.reshape(&flat);
         }
-        let (outer, s) = (&x.dims()[..rank - 2], x.strides());
+        let outer = &x.dims()[..rank - 2];
         let sizes: Vec<i64> = outer.iter().map(|&n| n as i64).chain([len]).collect();
-        let strides: Vec<i64> =
-            s[..rank - 2].iter().map(|&n| n as i64).chain([(s[rank - 2] + s[rank - 1]) as i64]).collect();
-        x.as_strided(&sizes, &strides, Some(x.storage_offset() as i64))
+        x.stepped(&sizes, |s| {
+            s[..rank - 2].iter().map(|&n| n as i64).chain([(s[rank - 2] + s[rank - 1]) as i64]).collect()
+        })
+    }
+    /// A window that begins at the first element. `steps` gives its strides from those of the tensor.
+    fn stepped(&self, sizes: &[i64], steps: impl Fn(&[usize]) -> Vec<i64>) -> Result<Tensor> {
+        if !dispatch::has_own_history(self) {
+            return self.as_strided(sizes, &steps(self.strides()), None);
+        }
+        let unsigned = |v: &[i64]| Dims::try_new(&v.iter().map(|&n| n as usize).collect::<Vec<_>>());
+        let strides = unsigned(&steps(&self.dims().contiguous_strides()))?;
+        let op = AsStrided { dims: unsigned(sizes)?, strides, offset: 0, own: true };
+        dispatch::call_view(Prim::AsStrided(Box::new(op)), self)
     }
     /// Windows of `size` along a dimension, at distance `step`, as a new last dimension of a view.
     ///
@@ -413,15 +423,19 @@ impl Tensor {
             return Err(Error::runtime(format!("step is {step} but must be > 0")));
         }
         let mut sizes: Vec<i64> = self.dims().iter().map(|&n| n as i64).collect();
-        let mut strides: Vec<i64> = self.strides().iter().map(|&n| n as i64).collect();
-        let s = strides.get(d).copied().unwrap_or(1);
         if rank > 0 {
             sizes[d] = (n - size) / step + 1;
-            strides[d] = s.wrapping_mul(step);
         }
         sizes.push(size);
-        strides.push(s);
-        self.as_strided(&sizes, &strides, None)
+        self.stepped(&sizes, |strides| {
+            let mut strides: Vec<i64> = strides.iter().map(|&n| n as i64).collect();
+            let s = strides.get(d).copied().unwrap_or(1);
+            if rank > 0 {
+                strides[d] = s.wrapping_mul(step);
+            }
+            strides.push(s);
+            strides
+        })
     }
     /// Sum a broadcast gradient back to the sizes it was broadcast from.
     pub(crate) fn sum_to(&self, dims: &Dims) -> Result<Tensor> {

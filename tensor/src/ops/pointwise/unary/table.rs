@@ -26,6 +26,14 @@ fn special_samples(fill: fn(&[usize]) -> SampleArg, gradient: bool) -> Vec<Sampl
     vec![if gradient { s } else { s.no_gradient() }]
 }
 
+/// Of complex numbers, `rsqrt(x^2 - 1)` has the wrong sign on the left half of the plane.
+fn acosh_vjp(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    if !x.dtype().is_complex() {
+        return mul(g, &affine(&x.square()?, 1.0, -1.0)?.rsqrt()?);
+    }
+    mul(g, &affine(x, 1.0, -1.0)?.rsqrt()?.mul(&affine(x, 1.0, 1.0)?.rsqrt()?)?)
+}
+
 /// Numbers within (0, 1): `ndtri` of integers is infinite or none, which is compared too.
 fn fraction(dims: &[usize]) -> SampleArg {
     SampleArg::Tensor(dims.to_vec(), Fill::Fraction)
@@ -266,7 +274,7 @@ functions! { public {
              default floating-point dtype.");
     /// Inverse hyperbolic cosine.
     acosh acosh_ = Acosh:
-        Rules::new(Op("chlo.acosh"), OfInput(|x, g| mul(g, &affine(&x.square()?, 1.0, -1.0)?.rsqrt()?)))
+        Rules::new(Op("chlo.acosh"), OfInput(acosh_vjp))
             .on_cpu(single!(single::acosh)),
         || vec![Sample::new(vec![positive(&[2, 3])]).no_gradient()],
         doc("Return the inverse hyperbolic cosine of each element of `input`. Real numbers below 1 give NaN. \
@@ -306,7 +314,7 @@ functions! { public {
         aliases(&["special_erfc"]);
     /// Inverse of the error function.
     erfinv erfinv_ = Erfinv:
-        Rules::new(Op("chlo.erf_inv"), OfResult(|y, g| scaled(&mul(g, &y.square()?.exp()?)?, 1.0 / FRAC_2_SQRT_PI)))
+        Rules::new(Op("chlo.erf_inv"), OfInput(|x, g| scaled(&mul(g, &x.erfinv()?.square()?.exp()?)?, 1.0 / FRAC_2_SQRT_PI)))
             .on_cpu(single!(single::erfinv))
             .real("erfinv_vml_cpu"),
         samples!([unit(&[2, 3])]),
