@@ -23,7 +23,11 @@ fn _swap_tensor(target: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult
     // A view stays a view of the same base.
     let new = if x.is_view() && v.is_view() { v.same_view().or_raise()? } else { v.detach() };
     match v.history().or_raise()? {
-        Some(GradRef::Node(n)) => new.set_grad_ref(Some(GradRef::Node(n)), v.output_nr()),
+        Some(GradRef::Node(n)) => {
+            // A gradient that the tensor keeps is from now on that of the new node.
+            x.move_grad_slots(&n, v.output_nr());
+            new.set_grad_ref(Some(GradRef::Node(n)), v.output_nr());
+        }
         _ => new.take_over(x).or_raise()?,
     }
     // SAFETY: `target` is a tensor object, and no reference to its tensor is in use.

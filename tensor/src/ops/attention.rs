@@ -456,16 +456,26 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
         false => (k.clone(), v.clone()),
     };
     let lead = |t: &Tensor| -> Dims { t.dims()[..t.dims().len() - 2].iter().copied().collect() };
+    let is_three = [q, &k, &v].iter().all(|t| t.dims().len() == 3);
     // PyTorch adds a fourth dimension to three, and counts it in its errors.
     let batch = if is_grouped {
         lead(q)
-    } else if [q, &k, &v].iter().all(|t| t.dims().len() == 3) {
+    } else if is_three {
         let wide = |t: &Tensor| Dims::new(&[1, t.dims()[0]]);
         broadcast_dims(&broadcast_dims(&wide(q), &wide(&k))?, &wide(&v))?[1..].iter().copied().collect()
     } else {
         broadcast_dims(&broadcast_dims(&lead(q), &lead(&k))?, &lead(&v))?
     };
     let last = |t: &Tensor| -> [usize; 2] { [t.dims()[t.dims().len() - 2], t.dims()[t.dims().len() - 1]] };
+    // A mask may not enlarge the scores, which have four dimensions if operands have three.
+    let scores: Dims =
+        is_three.then_some(1).into_iter().chain(batch.iter().copied()).chain([last(q)[0], last(&k)[0]]).collect();
+    if let Some(m) = a.mask
+        && let Ok(wide) = broadcast_dims(m.dims(), &scores)
+        && wide != scores
+    {
+        return Err(Error::runtime(format!("output with shape {scores} doesn't match the broadcast shape {wide}")));
+    }
     let scale = a.scale.unwrap_or(1.0 / (last(q)[1] as f64).sqrt());
     let mut op = Attention {
         scale: F64::new(scale),
@@ -475,11 +485,16 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
         keeps_output: on_accelerator,
     };
     if is_composed {
+        let own: Dims = scores[usize::from(is_three)..].iter().copied().collect();
+        let mask = match a.mask {
+            Some(m) if m.dims().len() > own.len() => Some(m.expand_dims(&scores)?.reshape_dims(own)?),
+            m => m.cloned(),
+        };
         let scores = if on_accelerator {
-            with_wide_sums(|| op.scores(q, &k, a.mask))?
+            with_wide_sums(|| op.scores(q, &k, mask.as_ref()))?
         } else {
             let (wq, wk) = (widened(q)?, widened(&k)?);
-            with_products_of(q.dtype(), || op.scores(&wq, &wk, a.mask))?
+            with_products_of(q.dtype(), || op.scores(&wq, &wk, mask.as_ref()))?
         };
         let (w, _) = Attention::weights(&scores)?;
         let w = crate::ops::dropout::dropout(&narrowed(w, q.dtype())?, a.dropout, true)?;
@@ -509,9 +524,8 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
         // A mask of up to four dimensions broadcasts as it is.
         Some(m) if batch.len() == 2 || m.dims().len() <= 2 => Some(m.clone()),
         Some(m) => {
-            let full: Dims = batch.iter().copied().chain([last(q)[0], last(&k)[0]]).collect();
-            broadcast_dims(m.dims(), &full)?;
-            Some(m.expand_dims(&full)?.reshape_dims(Dims::new(&[b, h, full[batch.len()], full[batch.len() + 1]]))?)
+            broadcast_dims(m.dims(), &scores)?;
+            Some(m.expand_dims(&scores)?.reshape_dims(Dims::new(&[b, h, last(q)[0], last(&k)[0]]))?)
         }
         None => None,
     };

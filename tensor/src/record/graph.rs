@@ -706,20 +706,32 @@ fn record_any(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
 
 /// Give a tensor its new history after a write in place. A retained and an assigned gradient move to the new history.
 pub(crate) fn replace_history(x: &Tensor, r: Option<GradRef>, nr: u32) {
-    let kept = match x.grad_ref() {
-        Some(GradRef::Node(n)) => n.extras_if_any().and_then(|e| {
-            let mut extras = e.lock().unwrap_or_else(|e| e.into_inner());
-            let at = x.output_nr();
+    x.take_grad_slots(if let Some(GradRef::Node(n)) = &r { Some(n) } else { None }, nr);
+    x.set_grad_ref(r, nr);
+}
+
+impl Tensor {
+    /// Move a retained and an assigned gradient to output `nr` of a node, which becomes the history of this tensor.
+    pub fn move_grad_slots(&self, to: &Node, nr: u32) {
+        self.take_grad_slots(Some(to), nr);
+    }
+    /// Remove a retained and an assigned gradient from the history of this tensor. Give them to output `nr` of `to`.
+    fn take_grad_slots(&self, to: Option<&Node>, nr: u32) {
+        let Some(GradRef::Node(from)) = self.grad_ref() else { return };
+        let Some(extras) = from.extras_if_any() else { return };
+        let (retained, assigned) = {
+            let mut extras = extras.lock().unwrap_or_else(|e| e.into_inner());
+            let at = self.output_nr();
             let retained = extras.retained.iter().position(|(k, _)| *k == at).map(|i| extras.retained.remove(i).1);
             let assigned = extras.assigned.iter().position(|(k, _)| *k == at).map(|i| extras.assigned.remove(i).1);
-            (retained.is_some() || assigned.is_some()).then_some((retained, assigned))
-        }),
-        _ => None,
-    };
-    if let (Some((retained, assigned)), Some(GradRef::Node(n))) = (kept, &r) {
-        let mut extras = n.extras().lock().unwrap_or_else(|e| e.into_inner());
-        extras.retained.extend(retained.map(|slot| (nr, slot)));
-        extras.assigned.extend(assigned.map(|g| (nr, g)));
+            (retained, assigned)
+        };
+        if let Some(to) = to
+            && (retained.is_some() || assigned.is_some())
+        {
+            let mut extras = to.extras().lock().unwrap_or_else(|e| e.into_inner());
+            extras.retained.extend(retained.map(|slot| (nr, slot)));
+            extras.assigned.extend(assigned.map(|g| (nr, g)));
+        }
     }
-    x.set_grad_ref(r, nr);
 }

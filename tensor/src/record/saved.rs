@@ -255,7 +255,7 @@ pub(crate) fn modified(t: &Tensor, expected: u32, owner: Option<(&Node, u32)>) -
         "one of the variables needed for gradient computation has been modified by an inplace operation: \
         [torch.{}Tensor {}]{source} is at version {}; expected version {expected} instead. Hint: enable anomaly \
         detection to find the operation that failed to compute its gradient, with \
-        torch.autograd.set_detect_anomaly(True).",
+        torch.autograd.set_detect_anomaly(True, check_nan=False).",
         t.dtype().scalar_type(),
         t.dims(),
         t.version(),

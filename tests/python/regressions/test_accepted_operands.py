@@ -63,3 +63,39 @@ def test_products_of_batches_name_themselves():
     x = torch.ones(2, 2, 2, dtype=torch.bool)
     with pytest.raises(NotImplementedError, match='"bmm" not implemented for \'Bool\''):
         torch.bmm(x, x)
+
+
+@pytest.mark.parametrize("name", ["unsqueeze_", "squeeze_", "transpose_", "t_"])
+def test_a_kept_gradient_stays_with_a_tensor_that_becomes_its_own_view(name):
+    y = torch.rand(2, 3, requires_grad=True) * 1
+    y.retain_grad()
+    getattr(y, name)(*{"unsqueeze_": (-1,), "transpose_": (0, 1)}.get(name, ()))
+    (y * 2).sum().backward()
+    assert y.retains_grad and torch.equal(y.grad, torch.full(y.shape, 2.0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize(
+    ("sizes", "mask", "scores"),
+    [
+        ((1, 2), (2, 1, 2), "[1, 1]"),
+        ((3, 2), (1, 3, 3), "[3, 3]"),
+        ((1, 2, 3, 4), (5, 2, 3, 3), "[1, 2, 3, 3]"),
+        ((1, 2, 3, 4), (1, 1, 2, 3, 3), "[1, 2, 3, 3]"),
+        ((2, 3, 4), (5, 2, 3, 3), "[1, 2, 3, 3]"),
+    ],
+)
+def test_a_mask_may_not_enlarge_the_scores(sizes, mask, scores, dropout, dtype, device):
+    q, m = torch.ones(sizes, dtype=dtype, device=device), torch.zeros(mask, dtype=dtype, device=device)
+    wanted = f"output with shape {scores} doesn't match the broadcast shape {list(mask)}"
+    with pytest.raises(RuntimeError) as raised:
+        torch.nn.functional.scaled_dot_product_attention(q, q, q, m, dropout_p=dropout)
+    assert wanted in str(raised.value)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_a_mask_of_four_dimensions_fits_three(dropout, device):
+    q = torch.ones(2, 3, 4, device=device)
+    mask = torch.zeros(1, 2, 3, 3, device=device)
+    assert torch.nn.functional.scaled_dot_product_attention(q, q, q, mask, dropout_p=dropout).shape == (2, 3, 4)
