@@ -28,7 +28,7 @@ m = torch.tpu.metrics()
 if "FORGET" in os.environ:
     shutil.rmtree(os.environ["FORGET"])
 if command != "load":
-    loaded = torch.tpu.save_cache(os.environ.get("COPY", path))
+    loaded = torch.tpu.save_cache(os.environ.get("TEST_SECOND_PATH", path))
 print(json.dumps([loaded, m["compilations"], losses]))
 """
 
@@ -63,7 +63,7 @@ def test_loaded_programs_can_be_saved_again(tmp_path):
     # Load from the disk cache, from a bundle, and save again although the files of the disk cache are gone.
     assert run("save", second, **on_disk) == [saved, 0, losses]
     assert run("load", second) == [saved, 0, losses]
-    assert run("both", second, COPY=third) == [saved, 0, losses]
+    assert run("both", second, TEST_SECOND_PATH=third) == [saved, 0, losses]
     assert run("load", third) == [saved, 0, losses]
     assert run("save", third, FORGET=str(folder), **on_disk) == [saved, 0, losses]
     assert run("load", third) == [saved, 0, losses]

@@ -206,7 +206,9 @@ def grad(
             raise RuntimeError(
                 "materialize_grads cannot be used when the given input is a GradientEdge that has no gradient"
             )
-        found = tuple(_C._ops.zeros_like(x) if g is None else g for g, x in zip(found, inputs))
+        found = tuple(
+            _C._ops.zeros_like(x).requires_grad_(create_graph) if g is None else g for g, x in zip(found, inputs)
+        )
     return found
 
 
