@@ -11,11 +11,11 @@ SHAPES += [[2, 1, 3, 2], [1, 2, 4, 4], [2, 2, 2, 2, 1], [0], [2, 0, 3], [5, 2]]
 FLOATS = ["float64", "float64", "float64", "float32", "float32", "float16", "bfloat16", "complex128", "complex64"]
 EXACT = ["float64", "float64", "float32", "int64", "int64", "int32", "int16", "int8", "uint8", "bool", "complex128"]
 SMOOTH = """sin cos tanh sigmoid exp neg square atan asinh expm1 erf sinh exp2 abs sqrt rsqrt log log1p log2 reciprocal
-    sinc erfc digamma lgamma erfinv asin acos acosh atanh positive sgn cosh tan i0 i0e logit angle nan_to_num""".split()
+    sinc erfc digamma lgamma erfinv asin acos acosh atanh positive sgn cosh tan i0 logit angle nan_to_num""".split()
 ACTIVATIONS = """softplus gelu silu mish elu selu celu hardtanh hardswish hardsigmoid logsigmoid softsign tanhshrink
     relu leaky_relu relu6 hardshrink softshrink""".split()
 STEPPED = "floor ceil round trunc sign frac isnan isfinite isinf signbit logical_not".split()
-UNARY_EXACT = "neg abs square sign floor round positive clone contiguous relu logical_not isnan".split()
+UNARY_EXACT = "abs neg square sign floor round positive clone contiguous relu logical_not isnan".split()
 BINARY = """add sub mul div true_divide maximum minimum fmax fmin atan2 hypot logaddexp pow xlogy dist fmod remainder
     floor_divide copysign eq ne lt le gt ge logical_and logical_xor heaviside rsub""".split()
 BINARY_EXACT = "add sub mul maximum minimum eq ne lt le gt ge logical_or fmax bitwise_and bitwise_xor".split()
@@ -78,6 +78,13 @@ class Draw:
             ends = [self.pick("", str(self.rng.randint(-size, size))) for _ in range(2)]
             return f"{ends[0]}:{ends[1]}:{self.pick('', '1', '2', '3')}"
         return self.pick("::2", "1:", "None", ":-1")
+
+    def overlaps(self):
+        """Whether two indices of `x` share an element."""
+        places = {0}
+        for n, stride in zip(self.x.shape, self.x.stride(), strict=True):
+            places = {place + k * stride for place in places for k in range(n)}
+        return len(places) < self.x.numel()
 
     def basic(self):
         if not self.rank:
@@ -186,7 +193,7 @@ def view(d):
         last = sum((n - 1) * step for n, step in zip(sizes, steps, strict=True))
         # Beyond the tensor, PyTorch's gradient leaves out what lies in its base only.
         if last < x.numel() and x.is_contiguous():
-            forms.append(f"{a}.as_strided({sizes}, {steps}, 0)")
+            forms.append(f"{a}.as_strided({sizes}, {steps})")
     if d.is_exact and not x.requires_grad and not d.is_complex:
         forms.append(f"{a}.view(torch.{d.pick('int64', 'int32', 'uint8', 'int8', 'int16')})")
     return rng.choice(forms)
@@ -196,7 +203,7 @@ def write(d):
     """Return a statement that writes into a tensor, or into a view of one."""
     a, x, rank, rng = d.a, d.x, d.rank, d.rng
     arithmetic = ["add_", "sub_", "mul_"] if d.is_exact else ["add_", "sub_", "mul_", "div_", "hypot_", "atan2_"]
-    simple = ["neg_", "abs_", "square_", "zero_", "relu_", "sign_"]
+    simple = ["neg_", "square_", "zero_", "sgn_"] + ([] if d.is_complex else ["abs_", "relu_"])
     if not d.is_exact:
         simple += ["sin_", "tanh_", "sigmoid_", "exp_", "cos_", "erf_", "reciprocal_", "expm1_"]
     forms = [
@@ -210,7 +217,7 @@ def write(d):
         f"{a}[{d.basic()}] = {d.operand()}",
         f"{a}[{d.basic()}] {d.pick('+=', '-=', '*=')} {d.operand()}",
         f"{a}.addcmul_({d.other()}, {d.other()}, value={d.number()})",
-        f"torch.{d.pick('add', 'mul', 'sub')}({d.other()}, {d.other()}, out={a})",
+        f"torch.{d.pick('add', 'mul', 'sub')}({a}, {d.other()}, out={a})",
         f"torch._foreach_{d.pick('add_', 'mul_', 'sub_')}([{a}, {d.other()}], {d.number()})",
         f"with torch.no_grad(): {a}.{d.pick('add_(1)', 'mul_(2)', 'zero_()', f'copy_({d.other()})')}",
         f"{a}.view(-1).{d.pick('add_(1)', 'neg_()', 'mul_(2)')}",
@@ -234,11 +241,11 @@ def write(d):
             f"{a}.index_add_({i}, {picked}, {a}.detach().index_select({i}, {d.indices(n, count, False)}))",
             f"{a}.index_copy_({i}, {d.indices(n, 1, False)}, {a}.detach().index_select({i}, {d.indices(n, 1, False)}))",
             f"{a}.index_fill_({i}, {picked}, {d.number()})",
-            f"{a}.cumsum_({i})",
+            f"{a}.cumsum_({i})" if not d.overlaps() else f"{a}.neg_()",
             f"{a}.transpose(0, -1).{d.pick('add_(1)', 'mul_(2)', 'neg_()')}",
             f"{a}.select({i}, 0).{d.pick('add_(1)', 'zero_()', 'mul_(3)')}",
             f"{a}.{d.pick(f'transpose_({i}, {d.dim()})', f'squeeze_({i})', f'unsqueeze_({i})')}",
-            f"torch.cumsum({d.other()}.clone(), 0, out={a})",
+            f"torch.cumsum({a}.clone(), 0, out={a})" if not d.overlaps() else f"{a}.zero_()",
             f"{a}.sub_({a}.{d.pick('sum', 'amax' if not d.is_complex else 'sum')}({i}, keepdim=True))",
         ]
         if x.numel() and n:
@@ -251,7 +258,7 @@ def write(d):
         if x.shape[0]:
             value = f"torch.tensor({d.number()}, device=D).to({a}.dtype)"
             forms.append(f"{a}.index_put_(({d.indices(x.shape[0])},), {value}, accumulate={d.pick(True, False)})")
-    if rank == 2:
+    if rank == 2 and x.numel():
         forms += [f"{a}.fill_diagonal_({d.number()})", f"{a}.t_()", f"{a}.tril_()"]
         if x.shape[0] == x.shape[1]:
             forms.append(f"{a}.addmm_({a}.detach().clone(), {a}.detach().mT.clone(), beta={d.pick(0, 1, 2)})")
@@ -268,7 +275,7 @@ def pointwise(d):
     a, rng = d.a, d.rng
     if rng.random() < 0.4:
         if d.is_exact:
-            return f"torch.{rng.choice(UNARY_EXACT)}({a})" if rng.random() < 0.9 else f"{a}.contiguous() + 0"
+            return f"torch.{rng.choice(UNARY_EXACT[d.is_complex:])}({a})" if rng.random() < 0.9 else f"{a}.contiguous() + 0"
         p = rng.random()
         if p < 0.5:
             return f"torch.{rng.choice(SMOOTH)}({a})"
@@ -313,8 +320,8 @@ def reduction(d):
 def product(d):
     """Return an expression with a matrix product, a layer or a gather."""
     a, x, rank, rng = d.a, d.x, d.rank, d.rng
-    if not rank:
-        return f"torch.outer({a}.reshape(1), {a}.reshape(1))"
+    if not rank or not x.numel():
+        return f"torch.outer({a}.reshape(-1), {a}.reshape(-1))"
     i, last = d.dim(), x.shape[-1]
     n = x.shape[i]
     forms = [
@@ -322,7 +329,7 @@ def product(d):
         f"torch.gather({a}, {i}, torch.zeros({[1] * rank}, dtype=torch.int64, device=D))",
         f"torch.take({a}, {d.indices(x.numel(), 3)})",
         f"torch.tensordot({a}, {a}, [[0], [0]])",
-        f"torch.diff({a}, dim={i})",
+        f"torch.diff({a}, dim={i})" if n else f"{a}.flatten()",
         f"F.pad({a}, ({d.pick(0, 1)}, {d.pick(1, 2, -1)}), value={d.pick(0, 1)})",
         f"torch.index_add({a}, {i}, {d.indices(n, 2, False)}, {a}.index_select({i}, {d.indices(n, 2, False)}))",
     ]

@@ -5,6 +5,9 @@ determined by the seed, its index and the device, so a finding repeats:
 
     python tests/attack/random_calls.py --seconds 60 --devices cpu,tpu
     python tests/attack/random_calls.py --repeat SEED INDEX DEVICE
+
+Device `mixed` spreads the tensors of a call over `cpu`, `tpu` and `meta`. Such a call raises an error about devices, or
+has the result of the call on one device.
 """
 
 import argparse
@@ -99,6 +102,10 @@ INTERNAL = re.compile(
     r"copy_from_slice|failed to legalize|StableHLO|stablehlo|INTERNAL:|UNIMPLEMENTED:|INVALID_ARGUMENT:|LLVM"
 )
 INTERNAL_TYPES = ("PanicException", "SystemError", "UnboundLocalError", "NameError", "ImportError")
+# What calls with operands on several devices may say, where the call on one device works.
+DEVICE_ERRORS = re.compile(r"device|\bmeta\b|no data|\bcpu\b|\btpu\b|not implemented|NotImplementedError", re.I)
+# Results of these are not determined by their operands.
+UNDETERMINED = re.compile(r"empty|resize|rand|normal|bernoulli|dropout|multinomial|poisson|exponential_|cauchy_|geometric_")
 HANG_SECONDS = 60
 MEMORY_BYTES = 6 << 30
 
@@ -282,7 +289,7 @@ def make_call(functions, seed, index, device):
     """The place, name and function, the arguments, and whether to run backward."""
     rng = random.Random(f"{seed} {index} {device}")
     place, name, function = rng.choice(functions)
-    arguments = Arguments(rng, device)
+    arguments = Arguments(rng, "cpu" if device == "mixed" else device)
     schemas = next(filter(None, map(schemas_of, (name, name.rstrip("_"), f"{place}_{name}"))), [])
     args, keywords = [], {}
     if schemas and rng.random() < 0.8:
@@ -356,6 +363,95 @@ def run_call(functions, seed, index, device):
         return {"function": f"{place}.{name}", "error": f"{kind}: {text[:400]}", **call}
 
 
+def copies(value, choose, made):
+    """Copy the tensors of some arguments, each to the device that `choose` returns."""
+    if isinstance(value, torch.Tensor):
+        if id(value) not in made:
+            made[id(value)] = value.detach().clone().to(choose()).requires_grad_(value.requires_grad)
+        return made[id(value)]
+    if type(value) in (list, tuple):
+        return type(value)(copies(item, choose, made) for item in value)
+    if isinstance(value, dict):
+        return {key: copies(item, choose, made) for key, item in value.items()}
+    return value
+
+
+def tensors_in(value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else []
+    return [x for item in items for x in tensors_in(item)]
+
+
+def outcome_on(function, args, keywords, choose):
+    """Call with copies of the arguments. Return the error, or the tensors of the result and of the arguments."""
+    made = {}
+    args, keywords = copies(args, choose, made), copies(keywords, choose, made)
+    devices = {x.device.type for x in tensors_in((args, keywords))}
+    try:
+        torch.manual_seed(0)
+        result = function(*args, **keywords)
+        found = []
+        for x in tensors_in(result) + tensors_in((args, keywords)):
+            is_known = x.device.type != "meta" and x.numel() <= 200_000
+            numbers = x.detach().cpu().to(torch.complex128).numpy() if is_known else None
+            found.append((x.dtype, tuple(x.shape), numbers))
+        return None, found, devices
+    except Exception as error:
+        return error, None, devices
+
+
+def is_same(found, wanted):
+    """Whether dtypes, shapes and values agree, as far as both have values."""
+    if len(found) != len(wanted):
+        return False
+    for (dtype, shape, x), (wanted_dtype, wanted_shape, y) in zip(found, wanted):
+        if dtype != wanted_dtype or shape != wanted_shape:
+            return False
+        if x is not None and y is not None:
+            with np.errstate(all="ignore"):
+                if not np.allclose(x, y, 0.02, 1e-4, equal_nan=True):
+                    return False
+    return True
+
+
+def run_mixed_call(functions, seed, index):
+    """Run one call on `cpu`, then with its tensors on several devices. Return what is wrong, or None."""
+    place, name, function, args, keywords, _ = make_call(functions, seed, index, "mixed")
+    if len(tensors_in((args, keywords))) < 2:
+        return None
+    rng = random.Random(f"devices {seed} {index}")
+    spread = rng.choice([["cpu", "tpu"], ["cpu", "tpu"], ["cpu", "meta"], ["tpu", "meta"], ["cpu", "tpu", "meta"]])
+    call = {"function": f"{place}.{name}", "args": describe(args), "keywords": {k: describe(v) for k, v in keywords.items()}}
+    error, wanted, _ = outcome_on(function, args, keywords, lambda: "cpu")
+    mixed_error, found, devices = outcome_on(function, args, keywords, lambda: rng.choice(spread))
+    call["devices"] = sorted(devices)
+    if mixed_error is not None:
+        kind, text = type(mixed_error).__name__, f"{type(mixed_error).__name__}: {mixed_error}"[:400]
+        if kind in INTERNAL_TYPES or INTERNAL.search(text):
+            return {**call, "error": text}
+        if error is None and len(devices) > 1 and not DEVICE_ERRORS.search(text):
+            # The error may be that of the device.
+            alone = [outcome_on(function, args, keywords, lambda device=device: device)[0] for device in devices]
+            if all(e is None or str(e) != str(mixed_error) for e in alone):
+                return {**call, "error": f"not about devices: {text}"}
+        return None
+    if UNDETERMINED.search(name) or len(devices) < 2:
+        return None
+    if error is not None:
+        alone = [outcome_on(function, args, keywords, lambda device=device: device)[0] for device in devices]
+        return None if None in alone else {**call, "error": f"accepted; on one device {type(error).__name__}: {error}"[:400]}
+    if is_same(found, wanted):
+        return None
+    _, other, _ = outcome_on(function, args, keywords, lambda: "tpu")
+    if other is not None and is_same(found, other):
+        return None
+    _, again, _ = outcome_on(function, args, keywords, lambda: "cpu")
+    if not is_same(again, wanted):
+        return None
+    return {**call, "error": f"another result: {str(found)[:200]}, on one device {str(wanted)[:200]}"}
+
+
 def work(seed, start, count, device, log):
     """Run calls in this process. The log gets the index before each call and every finding."""
     warnings.simplefilter("ignore")
@@ -363,7 +459,10 @@ def work(seed, start, count, device, log):
     with open(log, "a", buffering=1) as file:
         for index in range(start, start + count):
             file.write(f"{index}\n")
-            finding = run_call(functions, seed, index, device)
+            if device == "mixed":
+                finding = run_mixed_call(functions, seed, index)
+            else:
+                finding = run_call(functions, seed, index, device)
             if finding:
                 file.write(json.dumps({"index": index, **finding}) + "\n")
             torch.set_default_dtype(torch.float32)
@@ -433,7 +532,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--devices", default="cpu,tpu")
+    parser.add_argument("--devices", default="cpu,tpu,mixed")
     parser.add_argument("--repeat", nargs=3, metavar=("SEED", "INDEX", "DEVICE"), help="run one call again and show it")
     parser.add_argument("--worker", nargs=5, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -452,7 +551,8 @@ def main():
             "backward" * run_backward,
             flush=True,
         )
-        print(run_call(functions, seed, index, device))
+        is_mixed = device == "mixed"
+        print(run_mixed_call(functions, seed, index) if is_mixed else run_call(functions, seed, index, device))
         return 0
     total, findings = attack(args.seconds, args.seed, args.devices.split(","))
     for finding in findings:

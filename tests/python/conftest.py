@@ -11,6 +11,10 @@ import pytest
 
 import pytpu as torch
 
+# Tests start processes in other folders, so a relative path to the package would not be found there.
+if "PYTHONPATH" in os.environ:
+    _PATHS = os.environ["PYTHONPATH"].split(os.pathsep)
+    os.environ["PYTHONPATH"] = os.pathsep.join(os.path.abspath(path) if path else path for path in _PATHS)
 # Tests count compiled programs, so nothing may be interpreted. The interpreter is tested in
 # `tpu/test_interpret.py`. The variable is read when device "tpu" is first used.
 os.environ.setdefault("TORCHTPU_INTERPRET", "0")
