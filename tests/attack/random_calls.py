@@ -105,7 +105,11 @@ INTERNAL_TYPES = ("PanicException", "SystemError", "UnboundLocalError", "NameErr
 # What calls with operands on several devices may say, where the call on one device works.
 DEVICE_ERRORS = re.compile(r"device|\bmeta\b|no data|\bcpu\b|\btpu\b|not implemented|NotImplementedError", re.I)
 # Results of these are not determined by their operands.
-UNDETERMINED = re.compile(r"empty|resize|rand|normal|bernoulli|dropout|multinomial|poisson|exponential_|cauchy_|geometric_")
+UNDETERMINED = re.compile(
+    r"empty|resize|rand|normal|bernoulli|dropout|multinomial|poisson|exponential_|cauchy_|geometric_"
+)
+# Devices with numbers. `cpu:3` is `cpu`, as in PyTorch, `meta:1` is there, and the others are not.
+DEVICE_NUMBERS = ["cpu:3", "meta:1", "tpu:9", "tpu:0"]
 HANG_SECONDS = 60
 MEMORY_BYTES = 6 << 30
 
@@ -264,7 +268,7 @@ class Arguments:
             "float": lambda: rng.choice(NUMBERS[:10]),
             "Scalar": lambda: rng.choice(NUMBERS + HUGE[:6]),
             "ScalarType": lambda: rng.choice(DTYPES),
-            "Device": lambda: rng.choice(["cpu", self.device, torch.device("meta")]),
+            "Device": lambda: rng.choice(["cpu", self.device, torch.device("meta"), *DEVICE_NUMBERS]),
             "float[]": lambda: [rng.choice(NUMBERS[:10]) for _ in range(rng.choice([1, 2, 3]))],
             "Scalar[]": lambda: [rng.choice(NUMBERS) for _ in range(2)],
         }
@@ -387,7 +391,7 @@ def outcome_on(function, args, keywords, choose):
     """Call with copies of the arguments. Return the error, or the tensors of the result and of the arguments."""
     made = {}
     args, keywords = copies(args, choose, made), copies(keywords, choose, made)
-    devices = {x.device.type for x in tensors_in((args, keywords))}
+    devices = {str(x.device) for x in tensors_in((args, keywords))}
     try:
         torch.manual_seed(0)
         result = function(*args, **keywords)
@@ -421,8 +425,21 @@ def run_mixed_call(functions, seed, index):
     if len(tensors_in((args, keywords))) < 2:
         return None
     rng = random.Random(f"devices {seed} {index}")
-    spread = rng.choice([["cpu", "tpu"], ["cpu", "tpu"], ["cpu", "meta"], ["tpu", "meta"], ["cpu", "tpu", "meta"]])
-    call = {"function": f"{place}.{name}", "args": describe(args), "keywords": {k: describe(v) for k, v in keywords.items()}}
+    spread = rng.choice(
+        [
+            ["cpu", "tpu"],
+            ["cpu:3", "tpu:0"],
+            ["cpu", "meta:1"],
+            ["tpu", "meta"],
+            ["meta", "meta:1"],
+            ["cpu", "tpu", "meta"],
+        ]
+    )
+    call = {
+        "function": f"{place}.{name}",
+        "args": describe(args),
+        "keywords": {k: describe(v) for k, v in keywords.items()},
+    }
     error, wanted, _ = outcome_on(function, args, keywords, lambda: "cpu")
     mixed_error, found, devices = outcome_on(function, args, keywords, lambda: rng.choice(spread))
     call["devices"] = sorted(devices)
@@ -440,7 +457,11 @@ def run_mixed_call(functions, seed, index):
         return None
     if error is not None:
         alone = [outcome_on(function, args, keywords, lambda device=device: device)[0] for device in devices]
-        return None if None in alone else {**call, "error": f"accepted; on one device {type(error).__name__}: {error}"[:400]}
+        return (
+            None
+            if None in alone
+            else {**call, "error": f"accepted; on one device {type(error).__name__}: {error}"[:400]}
+        )
     if is_same(found, wanted):
         return None
     _, other, _ = outcome_on(function, args, keywords, lambda: "tpu")

@@ -19,7 +19,8 @@ import tempfile
 import time
 
 RANKS = 3
-# The timeout of the group. A wait for a stranger would take as long, or the five seconds that a hello may take.
+# The timeout of the group. If each of 13 strangers were waited for, for the five seconds that a hello may take, the group
+# would fail.
 TIMEOUT_SECONDS = 60
 LATE_SECONDS = 1.5
 LIMIT_SECONDS = 100
@@ -48,10 +49,9 @@ def tell(name, value):
 tell("ports", listening())
 while not (folder / "go").exists():
     time.sleep(0.01)
-begin, x = time.monotonic(), torch.ones(1000)
+x = torch.ones(1000)
 for _ in range(3):
     dist.all_reduce(x)
-took = time.monotonic() - begin
 assert x.tolist() == [27.0] * 1000
 if rank == 2:
     time.sleep({LATE_SECONDS})
@@ -69,7 +69,7 @@ try:
     text = "no error"
 except Exception as error:
     text = f"{{type(error).__name__}}: {{error}}"
-tell("end", [took, text])
+tell("end", text)
 os._exit(0)
 """
 
@@ -142,10 +142,7 @@ def attack(count=40, limit=LIMIT_SECONDS):
                 strangers(open_port, count, held)
         (folder / "go").touch()
         wrong = []
-        for rank, (took, text) in enumerate(wait_for("end")):
-            # Ten seconds are two hellos that were waited for. Work itself takes milliseconds.
-            if took > 10:
-                wrong.append(f"rank {rank}: the sums took {took:.1f} s")
+        for rank, text in enumerate(wait_for("end")):
             if not text.startswith(("RuntimeError", "Dist", "ValueError")) or "internal error" in text:
                 wrong.append(f"rank {rank}: parts that do not fit end in {text}")
         return wrong
