@@ -19,8 +19,7 @@ import tempfile
 import time
 
 RANKS = 3
-# The timeout of the group. If each of 13 strangers were waited for, for the five seconds that a hello may take, the group
-# would fail.
+# The timeout of the group. A hello may take five seconds, so the group would fail if 13 strangers were waited for.
 TIMEOUT_SECONDS = 60
 LATE_SECONDS = 1.5
 LIMIT_SECONDS = 100
