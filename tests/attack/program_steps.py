@@ -15,7 +15,7 @@ SMOOTH = """sin cos tanh sigmoid exp neg square atan asinh expm1 erf sinh exp2 a
 ACTIVATIONS = """softplus gelu silu mish elu selu celu hardtanh hardswish hardsigmoid logsigmoid softsign tanhshrink
     relu leaky_relu relu6 hardshrink softshrink""".split()
 STEPPED = "floor ceil round trunc sign frac isnan isfinite isinf signbit logical_not".split()
-UNARY_EXACT = "abs neg square sign floor round positive clone contiguous relu logical_not isnan".split()
+UNARY_EXACT = "abs sign floor round neg square positive clone relu logical_not isnan".split()
 BINARY = """add sub mul div true_divide maximum minimum fmax fmin atan2 hypot logaddexp pow xlogy dist fmod remainder
     floor_divide copysign eq ne lt le gt ge logical_and logical_xor heaviside rsub""".split()
 BINARY_EXACT = "add sub mul maximum minimum eq ne lt le gt ge logical_or fmax bitwise_and bitwise_xor".split()
@@ -203,7 +203,7 @@ def write(d):
     """Return a statement that writes into a tensor, or into a view of one."""
     a, x, rank, rng = d.a, d.x, d.rank, d.rng
     arithmetic = ["add_", "sub_", "mul_"] if d.is_exact else ["add_", "sub_", "mul_", "div_", "hypot_", "atan2_"]
-    simple = ["neg_", "square_", "zero_", "sgn_"] + ([] if d.is_complex else ["abs_", "relu_"])
+    simple = ["neg_", "square_", "zero_"] + ([] if d.is_complex else ["sgn_", "abs_", "relu_"])
     if not d.is_exact:
         simple += ["sin_", "tanh_", "sigmoid_", "exp_", "cos_", "erf_", "reciprocal_", "expm1_"]
     forms = [
@@ -276,7 +276,7 @@ def pointwise(d):
     if rng.random() < 0.4:
         if d.is_exact:
             return (
-                f"torch.{rng.choice(UNARY_EXACT[d.is_complex :])}({a})"
+                f"torch.{rng.choice(UNARY_EXACT[4 * d.is_complex :])}({a})"
                 if rng.random() < 0.9
                 else f"{a}.contiguous() + 0"
             )
@@ -330,7 +330,8 @@ def reduction(d):
 def product(d):
     """Return an expression with a matrix product, a layer or a gather."""
     a, x, rank, rng = d.a, d.x, d.rank, d.rng
-    if not rank or not x.numel():
+    # PyTorch's scatters into a copy of overlapping elements write into a copy that overlaps.
+    if not rank or not x.numel() or d.overlaps():
         return f"torch.outer({a}.reshape(-1), {a}.reshape(-1))"
     i, last = d.dim(), x.shape[-1]
     n = x.shape[i]
