@@ -147,6 +147,13 @@ def test_outputs_that_are_no_tensors_and_missing_gradients():
     assert seen == [[True, False, True, True]]
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_materialized_zeros_need_a_gradient_where_the_graph_is_kept(create_graph):
+    x, unused = double(1.0), double(2.0)
+    (g,) = torch.autograd.grad(x.sum(), unused, create_graph=create_graph, materialize_grads=True)
+    assert g.tolist() == [0.0] and g.requires_grad is create_graph
+
+
 def test_in_place_functions():
     class AddOne(Function):
         @staticmethod
