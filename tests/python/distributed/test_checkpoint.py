@@ -11,6 +11,7 @@ import types
 import typing
 
 import pytest
+from patience import HANG_SECONDS
 
 import pytpu as torch
 import pytpu.distributed.checkpoint as dcp
@@ -336,7 +337,7 @@ def test_a_process_that_ends_finishes_its_save(tmp_path):
 import pytpu as torch, pytpu.distributed.checkpoint as dcp
 dcp.async_save({{"w": torch.ones(100_000)}}, checkpoint_id={str(tmp_path)!r}, no_dist=True)
 """
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=HANG_SECONDS)
     assert _load_state_dict_from_keys(checkpoint_id=tmp_path)["w"].sum() == 100_000
 
 
@@ -354,7 +355,9 @@ def test_the_module_of_formats_is_a_program(tmp_path):
     torch.save(nested(), tmp_path / "a.pt")
     run = [sys.executable, "-m", "pytpu", "-m", "torch.distributed.checkpoint.format_utils"]
     for args in (["torch_to_dcp", "a.pt", "b"], ["dcp_to_torch", "b", "c.pt"], ["dcp_to_torch", "missing", "d.pt"]):
-        out = subprocess.run([*run, *args], cwd=tmp_path, check=True, timeout=60, capture_output=True, text=True).stdout
+        out = subprocess.run(
+            [*run, *args], cwd=tmp_path, check=True, timeout=HANG_SECONDS, capture_output=True, text=True
+        ).stdout
         assert f"Converting checkpoint from {args[1]} to {args[2]}" in out
         assert ("No checkpoint found at" in out) == (args[1] == "missing")
     assert_same(torch.load(tmp_path / "c.pt"), nested())

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import HANG_SECONDS
 
 import pytpu as torch
 import pytpu.distributed as dist
@@ -156,7 +157,7 @@ for _ in range(100):
 def plan_command(script, *arguments):
     command = [sys.executable, "-m", "pytpu.aot", str(script), *arguments]
     env = {**os.environ, "TORCHTPU_PJRT_PLUGIN": "/nonexistent/plugin.so"}
-    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=600)
+    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=HANG_SECONDS)
 
 
 def test_the_command_plans_a_script_for_torchrun(tmp_path):

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import HANG_SECONDS
 
 START = """
 import multiprocessing, os, sys, time
@@ -104,20 +105,20 @@ def run(text, folder, *arguments):
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_what_a_process_has_sent_arrives_after_its_end(tmp_path, method):
-    assert run(START + SENDS + RUN, tmp_path, method).communicate(timeout=60)[0] == "[0, 0]\n"
+    assert run(START + SENDS + RUN, tmp_path, method).communicate(timeout=HANG_SECONDS)[0] == "[0, 0]\n"
 
 
 def test_ranks_that_leave_several_groups_do_not_wait_for_each_other(tmp_path):
-    assert run(START + TWO_GROUPS + RUN, tmp_path, "spawn").communicate(timeout=60)[0] == "[0, 0]\n"
+    assert run(START + TWO_GROUPS + RUN, tmp_path, "spawn").communicate(timeout=HANG_SECONDS)[0] == "[0, 0]\n"
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_child_tells_the_other_ranks_its_exception_and_ends_at_once(tmp_path, method):
-    assert run(START + RAISES + RUN, tmp_path, method).communicate(timeout=60)[0] == "[0, 1]\n"
+    assert run(START + RAISES + RUN, tmp_path, method).communicate(timeout=HANG_SECONDS)[0] == "[0, 1]\n"
 
 
 def test_a_group_without_works_is_left_before_those_of_another_group_end(tmp_path):
-    assert run(START + IN_FLIGHT + RUN, tmp_path, "spawn").communicate(timeout=60)[0] == "[0, 0]\n"
+    assert run(START + IN_FLIGHT + RUN, tmp_path, "spawn").communicate(timeout=HANG_SECONDS)[0] == "[0, 0]\n"
 
 
 @pytest.mark.parametrize(
@@ -125,4 +126,4 @@ def test_a_group_without_works_is_left_before_those_of_another_group_end(tmp_pat
 )
 def test_the_end_of_a_fork_does_not_end_the_groups_of_its_parent(tmp_path, end):
     ranks = [run(START + FORKS, tmp_path, str(rank), end) for rank in range(2)]
-    assert [rank.communicate(timeout=60)[0] for rank in ranks] == ["[3.0, 3.0, 3.0]\n"] * 2
+    assert [rank.communicate(timeout=HANG_SECONDS)[0] for rank in ranks] == ["[3.0, 3.0, 3.0]\n"] * 2

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import HANG_SECONDS
 
 FOLDER = pathlib.Path(__file__).parents[2] / "attack"
 
@@ -57,7 +58,7 @@ def test_compiled_programs_have_the_values_and_gradients_of_pytorch():
 
 def test_mistakes_of_newcomers_raise_what_pytorch_raises(interpreted):
     command = [sys.executable, FOLDER / "mistakes.py"]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=300, env=dict(os.environ))
+    run = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS, env=dict(os.environ))
     assert run.returncode == 0, run.stdout + run.stderr
 
 

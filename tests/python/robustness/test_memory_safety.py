@@ -10,11 +10,12 @@ import weakref
 
 import numpy as np
 import pytest
+from patience import HANG_SECONDS
 
 import pytpu as torch
 
 
-def _python(code, limit=None, timeout=120):
+def _python(code, limit=None, timeout=HANG_SECONDS):
     """Run a program in a new process with at most `limit` bytes of address space."""
 
     def limited():
@@ -344,7 +345,7 @@ class Hook:
 ({{"leaf": x, "node": y.grad_fn}}[{of!r}]).register_hook(Hook()).remove()
 print("removed")
 """,
-        timeout=60,
+        timeout=HANG_SECONDS,
     )
     assert done.stdout.split() == ["del", "removed"], done.stderr
 
@@ -368,7 +369,7 @@ x.grad = F.apply(torch.ones(3, requires_grad=True))
 x.grad = None
 print("done")
 """,
-        timeout=60,
+        timeout=HANG_SECONDS,
     )
     assert done.stdout.splitlines() == ["del True", "done"], done.stderr
 

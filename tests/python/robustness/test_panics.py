@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import HANG_SECONDS
 
 import pytpu as torch
 
@@ -97,7 +98,7 @@ _ENTRIES = [
 
 
 def _python(code, **options):
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, **options)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG_SECONDS, **options)
 
 
 def test_a_panic_in_any_entry_is_a_runtime_error():

@@ -7,13 +7,14 @@ import textwrap
 import threading
 
 import pytest
+from patience import HANG_SECONDS
 
 import pytpu as torch
 from pytpu import nn
 
 
 def run(script):
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=HANG_SECONDS)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -6,6 +6,7 @@ import sys
 import textwrap
 
 import pytest
+from patience import HANG_SECONDS
 
 import pytpu as torch
 
@@ -29,7 +30,7 @@ PRELUDE = """
 
 def run(program):
     text = textwrap.dedent(PRELUDE) + textwrap.dedent(program)
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=HANG_SECONDS)
     assert done.returncode == 0, (done.returncode, done.stderr)
     return done.stdout.split()
 

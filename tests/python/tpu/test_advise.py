@@ -9,6 +9,7 @@ import sys
 import types
 
 import pytest
+from patience import HANG_SECONDS
 
 import pytpu as torch
 from pytpu.tpu import _advice, _trial
@@ -34,7 +35,7 @@ def advise(folder, script, *arguments, **env):
         text=True,
         env=env,
         cwd=folder,
-        timeout=1200,
+        timeout=HANG_SECONDS,
     )
 
 
@@ -340,7 +341,7 @@ def test_a_script_from_the_standard_input_runs_in_each_trial(tmp_path):
         text=True,
         cwd=tmp_path,
         env={**os.environ, "TORCHTPU_PJRT_PLUGIN": "/nonexistent/plugin.so"},
-        timeout=600,
+        timeout=HANG_SECONDS,
     )
     assert out.returncode == 0 and "float32 products run in 6 passes" in out.stdout, out.stdout + out.stderr
 

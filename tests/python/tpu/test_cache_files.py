@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import HANG_SECONDS
 
 PROGRAM = """
 import json, os, shutil, sys
@@ -39,7 +40,7 @@ ENVIRONMENT = {**os.environ, "TORCHTPU_CACHE": "0", "TORCHTPU_INTERPRET": "0"}
 def run(command, path, **environment):
     env = ENVIRONMENT | environment
     out = subprocess.run(
-        [sys.executable, "-c", PROGRAM, command, path], capture_output=True, text=True, env=env, timeout=300
+        [sys.executable, "-c", PROGRAM, command, path], capture_output=True, text=True, env=env, timeout=HANG_SECONDS
     )
     assert out.returncode == 0, out.stderr
     return json.loads(out.stdout)
@@ -102,7 +103,11 @@ assert torch.tpu.load_cache(sys.argv[1]) == saved
 print(saved, torch.tpu.metrics()["cached_executables"])
 """
     out = subprocess.run(
-        [sys.executable, "-c", program, tmp_path / "x"], capture_output=True, text=True, env=ENVIRONMENT, timeout=300
+        [sys.executable, "-c", program, tmp_path / "x"],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        timeout=HANG_SECONDS,
     )
     assert out.stdout.split() == ["1", "2"], out.stderr
     assert "is not serializable" in out.stderr

@@ -8,6 +8,7 @@ import sys
 import textwrap
 
 import pytest
+from patience import HANG_SECONDS
 
 import pytpu as torch
 
@@ -38,7 +39,7 @@ def test_ctrl_c_interrupts_a_loop_and_the_process_goes_on(device):
     try:
         assert child.stdout.readline() == "ready\n"
         child.send_signal(signal.SIGINT)
-        rest, _ = child.communicate(timeout=120)
+        rest, _ = child.communicate(timeout=HANG_SECONDS)
     finally:
         child.kill()
     assert rest.split("\n")[:2] == ["interrupted", "goes on 256.0"], rest
@@ -168,7 +169,7 @@ def test_programs_that_never_repeat_warn_once(changes):
         capture_output=True,
         text=True,
         check=True,
-        timeout=300,
+        timeout=HANG_SECONDS,
         env={**os.environ, "TORCHTPU_CACHE": "0"},
     )
     assert run.stderr.count("torchtpu: warning") == changes

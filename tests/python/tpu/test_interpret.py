@@ -7,6 +7,7 @@ import sys
 import textwrap
 
 import pytest
+from patience import HANG_SECONDS
 
 PRELUDE = """
     import json
@@ -36,7 +37,7 @@ def run(program, **environment):
     """Run a program in a new process with this environment, and return its JSON output."""
     env = {k: v for k, v in os.environ.items() if k != "TORCHTPU_INTERPRET"} | {"TORCHTPU_CACHE": "0"} | environment
     text = textwrap.dedent(PRELUDE) + textwrap.dedent(program)
-    out = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=300, env=env)
+    out = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=HANG_SECONDS, env=env)
     assert out.returncode == 0, out.stderr
     return json.loads(out.stdout)
 

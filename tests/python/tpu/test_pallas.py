@@ -11,6 +11,7 @@ import sys
 import zlib
 
 import pytest
+from patience import HANG_SECONDS
 
 import pytpu as torch
 from pytpu.tpu import pallas
@@ -283,7 +284,7 @@ def run(code, *args, **env):
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": path, **env},
-        timeout=300,
+        timeout=HANG_SECONDS,
     )
     assert out.returncode == 0, out.stderr
     return out.stdout
@@ -1098,7 +1099,7 @@ print(add(x, x).tolist(), scale(x, 3.0).tolist(), is_same)
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": path},
-        timeout=300,
+        timeout=HANG_SECONDS,
     )
     assert out.returncode == 0, out.stderr
     assert out.stdout.strip() == f"{[2.0 * i for i in range(8)]} {[3.0 * i for i in range(8)]} True"

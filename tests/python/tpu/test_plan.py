@@ -9,6 +9,7 @@ import sys
 import threading
 
 import pytest
+from patience import HANG_SECONDS
 
 import pytpu as torch
 
@@ -330,7 +331,7 @@ def run(*arguments, script=None, cwd=None, **env):
         env=env,
         cwd=cwd,
         input=script,
-        timeout=600,
+        timeout=HANG_SECONDS,
     )
 
 
@@ -441,7 +442,7 @@ def test_the_command_saves_a_file_for_each_machine(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import pytpu as torch\nprint((torch.ones(4, device='tpu') * 2).sum().item())\n")
     command = [sys.executable, "-m", "pytpu.aot", script, "--topology", "v5e:2x2,v6e:2x2", "--save", tmp_path / "out"]
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=HANG_SECONDS)
     assert done.returncode == 0, done.stderr
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["v5e_2x2.bundle", "v6e_2x2.bundle"]
     assert "programs in" in done.stdout

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import HANG_SECONDS
 
 CODE = """
 import json
@@ -31,7 +32,9 @@ def answers(said):
     env.pop("ACCELERATE_TORCH_DEVICE", None)
     if said is not None:
         env["TORCHTPU_STANDIN_IS_ACCELERATOR"] = said
-    out = subprocess.run([sys.executable, "-c", CODE], env=env, capture_output=True, text=True, check=True, timeout=120)
+    out = subprocess.run(
+        [sys.executable, "-c", CODE], env=env, capture_output=True, text=True, check=True, timeout=HANG_SECONDS
+    )
     return json.loads(out.stdout)
 
 

@@ -6,6 +6,7 @@ import textwrap
 import threading
 
 import pytest
+from patience import HANG_SECONDS
 
 import pytpu as torch
 
@@ -208,5 +209,7 @@ def test_events_in_the_other_modes():
         assert torch.tpu.current_stream().synchronize() is None and torch.tpu.current_stream().query()
         print("done")
     """
-    out = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120)
+    out = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=HANG_SECONDS
+    )
     assert out.stdout == "done\n", out.stderr

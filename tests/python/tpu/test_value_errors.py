@@ -7,6 +7,7 @@ import sys
 import textwrap
 
 import pytest
+from patience import HANG_SECONDS
 
 import pytpu as torch
 import pytpu.nn.functional as F
@@ -288,7 +289,7 @@ LOOP = """
 
 def _run(program, *arguments):
     command = [sys.executable, *arguments, "-c", textwrap.dedent(program)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS)
 
 
 def test_a_loop_that_ignores_the_error_ends_with_it(checks):
