@@ -41,7 +41,8 @@ EPSILON = {
 # from a program whose inputs differ in their last digits.
 LARGEST = 1e6
 LOOSEST = 0.05
-SECONDS = 120
+# Only what hangs takes that long: an import may take minutes on a busy machine.
+SECONDS = 600
 # PyTorch refuses these for a reason that holds here. What it refuses for want of a kernel may work here.
 REFUSALS = (
     "a leaf Variable that requires grad is being used in an in-place operation",
@@ -455,15 +456,16 @@ def work(device):
 class Server:
     """A process that answers a line with a line, and is started again when it has ended."""
 
-    def __init__(self, command, environment=None):
+    def __init__(self, command, environment=None, most=math.inf):
         self.command = command
+        self.most = most
         self.environment = environment or {}
         self.process = None
         self.answers = 0
 
     def ask(self, request, seconds=SECONDS):
         """Return the answer, or a string about how the process ended."""
-        if self.process is None or self.process.poll() is not None or self.answers >= 400:
+        if self.process is None or self.process.poll() is not None or self.answers >= self.most:
             self.close()
             self.errors = tempfile.TemporaryFile()
             self.process = subprocess.Popen(
@@ -522,7 +524,7 @@ def shrink(program, message, reference, worker):
 def attack_live(python, count, seed, device, start=0, seconds=math.inf, worker_environment=None, report=print):
     """Compare new programs with PyTorch. Return how many were compared, and the differences."""
     reference = Server([python, __file__, "--serve"])
-    worker = Server([sys.executable, __file__, "--work", device], worker_environment)
+    worker = Server([sys.executable, __file__, "--work", device], worker_environment, most=400)
     compared, findings, end = 0, [], time.time() + seconds
     index = start
     try:
@@ -549,7 +551,7 @@ def attack_live(python, count, seed, device, start=0, seconds=math.inf, worker_e
 def attack_stored(device, part=slice(None), seconds=math.inf, worker_environment=None):
     """Compare the stored programs but for known differences. Return how many were compared, and what differs."""
     items = [json.loads(line) for line in gzip.decompress(STORED.read_bytes()).splitlines()]
-    worker = Server([sys.executable, __file__, "--work", device], worker_environment)
+    worker = Server([sys.executable, __file__, "--work", device], worker_environment, most=400)
     compared, findings, end = 0, [], time.time() + seconds
     try:
         for index, (program, answer) in list(enumerate(items))[part]:

@@ -35,6 +35,8 @@ TIMEOUT_SECONDS = 120
 def environment(folder, limit_bytes):
     env = {**os.environ, "TORCHTPU_CACHE_DIR": str(folder), "TORCHTPU_CACHE_BYTES": str(limit_bytes)}
     env.pop("TORCHTPU_CACHE", None)
+    # Small programs are not compiled at first, so they would leave no entries.
+    env["TORCHTPU_INTERPRET"] = "0"
     return env
 
 

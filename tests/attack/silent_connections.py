@@ -19,10 +19,10 @@ import tempfile
 import time
 
 RANKS = 3
-# The timeout of the group. A hello may take five seconds, so the group would fail if 13 strangers were waited for.
-TIMEOUT_SECONDS = 60
+# The timeout of the group. A hello may take five seconds, so the group would fail if 60 strangers were waited for.
+TIMEOUT_SECONDS = 300
 LATE_SECONDS = 1.5
-LIMIT_SECONDS = 100
+LIMIT_SECONDS = 900
 PROGRAM = f"""
 import datetime, json, os, pathlib, sys, time
 import pytpu as torch
@@ -104,7 +104,7 @@ def strangers(port, count, held):
             refused += 1
 
 
-def attack(count=40, limit=LIMIT_SECONDS):
+def attack(count=80, limit=LIMIT_SECONDS):
     """Run the ranks beside `count` strangers at each port. Return what is wrong."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="strangers-"))
     port, prefix, held, ranks = free_port(), apart(), [], []

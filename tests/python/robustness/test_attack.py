@@ -63,7 +63,7 @@ def test_mistakes_of_newcomers_raise_what_pytorch_raises(interpreted):
 
 
 def test_silent_connections_and_late_ranks_hold_no_rank_up():
-    assert load("silent_connections").attack(20) == []
+    assert load("silent_connections").attack() == []
 
 
 def test_threads_that_train_at_once_get_the_results_of_one_alone():
