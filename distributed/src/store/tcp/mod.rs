@@ -115,7 +115,7 @@ impl TcpStore {
                 Err(e) => return Err(e),
             }
         }
-        let client = Client::connect(host, port, options.timeout, options.serving_rank)?;
+        let client = Client::connect(host, port, options.timeout, options.serving_rank, false)?;
         let store = TcpStore {
             host: host.to_string(),
             port,
@@ -191,7 +191,7 @@ impl TcpStore {
     fn ask_in<R>(&self, slot: &mut Slot, f: impl FnOnce(&mut Client) -> Result<R>) -> Result<R> {
         if matches!(slot, Slot::Taken) {
             let idle = self.idle.lock().pop();
-            let connect = || Client::connect(&self.host, self.port, self.timeout(), self.serving_rank);
+            let connect = || Client::connect(&self.host, self.port, self.timeout(), self.serving_rank, true);
             *slot = Slot::Here(idle.map_or_else(connect, Ok)?);
         }
         let client = match slot {
@@ -538,15 +538,21 @@ impl fmt::Display for Client {
 }
 
 impl Client {
-    /// Connect to a server. It may start later: try again until `timeout` is over.
-    fn connect(host: &str, port: u16, timeout: Duration, serving_rank: Option<usize>) -> Result<Client> {
+    /// Connect to a server. It may start later: try again until `timeout` is over. A server that `has_run` and refuses
+    /// is gone. A thread that holds the store must not wait for it.
+    fn connect(host: &str, port: u16, timeout: Duration, serving_rank: Option<usize>, has_run: bool) -> Result<Client> {
         let deadline = Deadline::after(timeout);
         let mut pause = Duration::from_millis(10);
         loop {
             let error = match Client::try_connect(host, port, &deadline) {
                 Ok(client) => return Ok(Client { serving_rank, ..client }),
-                Err(e) if e.kind() != ErrorKind::DistNetwork => return Err(e),
-                Err(e) => e,
+                Err((e, _)) if e.kind() != ErrorKind::DistNetwork => return Err(e),
+                Err((e, Some(io::ErrorKind::ConnectionRefused))) if has_run => {
+                    let gone = |rank| format!("TCPStore: {e}: rank {rank}, which served the store, has died or left");
+                    let message = serving_rank.map_or_else(|| format!("TCPStore: {e}"), gone);
+                    return Err(Error::new(ErrorKind::DistNetwork, message));
+                }
+                Err((e, _)) => e,
             };
             let again = Instant::now() + pause;
             pause = (pause * 2).min(MAX_PAUSE);
@@ -566,9 +572,17 @@ impl Client {
         }
     }
 
-    fn try_connect(host: &str, port: u16, deadline: &Deadline) -> Result<Client> {
+    /// Return a connection, or an error and what the system said.
+    fn try_connect(
+        host: &str,
+        port: u16,
+        deadline: &Deadline,
+    ) -> std::result::Result<Client, (Error, Option<io::ErrorKind>)> {
         let peer = format!("{host}:{port}");
-        let failed = |e: io::Error| Error::new(ErrorKind::DistNetwork, format!("connecting to {peer} failed: {e}"));
+        let failed = |e: io::Error| {
+            let message = format!("connecting to {peer} failed: {e}");
+            (Error::new(ErrorKind::DistNetwork, message), Some(e.kind()))
+        };
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
         for address in (host, port).to_socket_addrs().map_err(failed)? {
             let time = deadline.left().unwrap_or(MAX_ATTEMPT).clamp(Duration::from_millis(1), MAX_ATTEMPT);
@@ -590,9 +604,8 @@ impl Client {
                 reply_time,
                 is_broken: false,
             };
-            client.tell(Message::query(Query::Validate).u32(MAGIC))?;
-            client.ping()?;
-            return Ok(client);
+            let greeted = client.tell(Message::query(Query::Validate).u32(MAGIC)).and_then(|()| client.ping());
+            return greeted.map(|()| client).map_err(|e| (e, None));
         }
         Err(failed(last))
     }
@@ -726,5 +739,32 @@ impl Client {
             return Ok(());
         }
         Err(self.failed("receiving from", &io::Error::other(format!("received {received}, expected {byte}"))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_further_connection_does_not_wait_for_a_server_that_is_gone() {
+        let options = TcpOptions {
+            port: 0,
+            is_server: true,
+            wait_for_workers: false,
+            // Without the rule, the test takes as long.
+            timeout: Duration::from_secs(300),
+            serving_rank: Some(0),
+            ..TcpOptions::default()
+        };
+        let mut store = TcpStore::new("127.0.0.1", options).unwrap();
+        // A thread waits on the connection.
+        let taken = std::mem::replace(&mut *store.connection.lock(), Slot::Taken);
+        store.set("a", b"1").unwrap();
+        drop(taken);
+        *store.connection.lock() = Slot::Taken;
+        store.server = None;
+        let error = store.check(&["a"]).unwrap_err();
+        assert!(error.message().contains("rank 0, which served the store, has died or left"), "{error}");
     }
 }
