@@ -276,7 +276,7 @@ impl Item {
                 let head = [step.dtype as u64, pairs.clone().count() as u64];
                 head.into_iter().chain(pairs).chain(step.sizes.iter().map(|&d| d as u64)).fold(1, mix)
             }
-            _ => request.fingerprint(),
+            _ => request.exact_fingerprint(),
         };
         Ok(Item { group: mix(ranks.partition_hash(), name), sequence: step.ticket.sequence(), fingerprint })
     }

@@ -61,5 +61,5 @@ mod work;
 pub use group::{DEFAULT_TIMEOUT, Options, ProcessGroup};
 pub use recorder::{Entry, Recorder, State};
 pub use reduce::{Combine, ReduceOp};
-pub use request::{Op, Request};
+pub use request::{Op, Request, set_compares_shapes};
 pub use work::{Memory, Work};

@@ -4,8 +4,17 @@ use crate::reduce::{Combine, ReduceOp};
 use crate::transport::{hash_text, mix};
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use torchtpu_tensor::{DType, Error, Result};
+
+static COMPARES_SHAPES: AtomicBool = AtomicBool::new(false);
+
+/// Set whether ranks must call a collective with equal shapes. Otherwise equal numbers of elements are enough. All
+/// ranks must have the same setting.
+pub fn set_compares_shapes(compares: bool) {
+    COMPARES_SHAPES.store(compares, Relaxed);
+}
 
 /// A collective. Roots are ranks of the group.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -186,8 +195,21 @@ impl Request {
         Err(Error::value(message))
     }
 
-    /// Return a hash of everything that must be equal on all ranks.
+    /// Return a hash of everything that must be equal on all ranks. The number of elements must be, and the shape only
+    /// if [`set_compares_shapes`] says so.
     pub(crate) fn fingerprint(&self) -> u64 {
+        if COMPARES_SHAPES.load(Relaxed) {
+            return self.exact_fingerprint();
+        }
+        // Each rank of an all_to_all may have another number of rows.
+        let kept = usize::from(matches!(self.op, Op::AllToAll { .. })).min(self.shape.len());
+        let elements = self.shape[kept..].iter().product();
+        let shape = self.shape[..kept].iter().copied().chain([elements]).collect();
+        Request { shape, ..self.clone() }.exact_fingerprint()
+    }
+
+    /// Return a hash of everything that must be equal on all ranks, the shape too.
+    pub(crate) fn exact_fingerprint(&self) -> u64 {
         let text = if let Op::Agree { text } = &self.op { hash_text(text) } else { 0 };
         let head = [
             hash_text(self.op.report_name()),
@@ -236,7 +258,6 @@ mod tests {
         let requests = [
             Request::new(sum.clone(), DType::F32, &[4]),
             Request::new(sum.clone(), DType::F32, &[6]),
-            Request::new(sum.clone(), DType::F32, &[2, 2]),
             Request::new(sum, DType::I32, &[4]),
             Request::new(Op::AllReduce(ReduceOp::Avg), DType::F32, &[4]),
             Request::new(Op::Broadcast { root: 0 }, DType::F32, &[4]),
@@ -254,8 +275,17 @@ mod tests {
         for (i, a) in requests.iter().enumerate() {
             for (j, b) in requests.iter().enumerate() {
                 assert_eq!(a.fingerprint() == b.fingerprint(), i == j, "{a:?} and {b:?}");
+                assert_eq!(a.exact_fingerprint() == b.exact_fingerprint(), i == j, "{a:?} and {b:?}");
             }
         }
+    }
+
+    #[test]
+    fn shapes_of_equally_many_elements_may_meet() {
+        let request = |shape: &[usize]| Request::new(Op::AllReduce(ReduceOp::Sum), DType::F32, shape);
+        assert_eq!(request(&[4]).fingerprint(), request(&[2, 2]).fingerprint());
+        assert_eq!(request(&[]).fingerprint(), request(&[1]).fingerprint());
+        assert_ne!(request(&[4]).exact_fingerprint(), request(&[2, 2]).exact_fingerprint());
     }
 
     #[test]

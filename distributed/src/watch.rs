@@ -86,7 +86,7 @@ pub(crate) fn post_waits(time: Duration) {
     /// Held from a look at the waits until the store has them, so that a slow thread does not post an older state.
     static POSTING: Mutex<()> = Mutex::new(());
     let groups: Vec<Arc<Group>> = GROUPS.lock().iter().filter_map(|watched| watched.group.upgrade()).collect();
-    for group in groups.iter().filter(|group| !group.is_agreement()) {
+    for group in groups.iter().filter(|group| !group.is_agreement() && !group.has_left()) {
         let _posting = POSTING.lock();
         let own: Vec<Wait> =
             groups.iter().filter(|other| other.is_of_rank(group)).filter_map(|g| g.wait(time)).collect();
@@ -155,6 +155,9 @@ fn look(turn: u64) {
             }
         }
         group.note_absent_senders();
+        if group.has_left() {
+            continue;
+        }
         let Some(last) = group.last.lock().clone() else { continue };
         let now = Some((last.sequence, last.state));
         if now != told {

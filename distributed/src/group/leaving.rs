@@ -11,6 +11,8 @@ use torchtpu_tensor::Result;
 
 /// Sleep between two looks at the links.
 const PAUSE: Duration = Duration::from_millis(1);
+/// The key that counts the ranks that have left.
+const LEAVING: &str = "leaving";
 /// Time between two questions to the store.
 const ASK: Duration = Duration::from_millis(100);
 
@@ -123,6 +125,35 @@ impl Group {
             let _ = self.meeting.post(&format!("agreement/left/{}", self.rank), "0");
             let _ = self.meeting.post("agreement/left", "");
         }
+        if matches!(self.meeting.store.add(&self.meeting.key(LEAVING), 1), Ok(n) if n == self.size as i64) {
+            self.forget_keys();
+        }
+    }
+
+    /// Delete what the ranks have told each other. The last rank that leaves calls this. What stays is the count of ranks
+    /// that have left.
+    fn forget_keys(&self) {
+        let of_rank = |rank: usize| {
+            ["place", "left", "waits", "state", "agreement/left"].into_iter().map(move |name| format!("{name}/{rank}"))
+        };
+        let all = ["left", "agreement/left"].map(String::from);
+        for name in all.into_iter().chain((0..self.size).flat_map(of_rank)) {
+            if self.meeting.store.delete_key(&self.meeting.key(&name)).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Whether a rank has left. If all have, their own keys are gone.
+    fn is_left_by(&self, rank: usize) -> bool {
+        let is_set = |name: &str| matches!(self.meeting.find(name), Ok(Some(_)));
+        let all = || self.meeting.find(LEAVING).ok().flatten().is_some_and(|n| n == self.size.to_string().as_bytes());
+        is_set(&format!("left/{rank}")) || all()
+    }
+
+    /// Whether this rank has told the others that it leaves.
+    pub(crate) fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Acquire)
     }
 
     /// Wait until the other ranks have taken the messages of this one, have left, or have ended. Return the ranks that
@@ -144,7 +175,7 @@ impl Group {
                     return Ok(Vec::new());
                 }
                 // A store that fails has no news.
-                unread.retain(|rank| !matches!(self.meeting.find(&format!("left/{rank}")), Ok(Some(_))));
+                unread.retain(|&rank| !self.is_left_by(rank));
                 if unread.is_empty() || now >= end {
                     return Ok(unread);
                 }

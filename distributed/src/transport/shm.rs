@@ -247,6 +247,8 @@ impl Transport for ShmTransport {
             });
         };
         let region = Region::map(&file).map_err(|e| Fault::system(from, "shared memory", e))?;
+        // A link is opened once. If its key stays, nothing reads it.
+        let _ = meeting.store.delete_key(&meeting.key(&name(lane, from, meeting.rank)));
         let end = End { peer: from, place, process, region, count: 0, owner: Owner::new() };
         Ok(Some(Box::new(ShmReceiver { end, at: 0 })))
     }

@@ -510,6 +510,13 @@ fn interrupt_later(py: Python<'_>, error: PyErr) {
     }
 }
 
+/// Set whether ranks must call a collective with equal shapes, not only with equally many elements.
+#[pyfunction]
+fn _set_compares_shapes(compares: bool) {
+    torchtpu_distributed::set_compares_shapes(compares);
+}
+
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(_set_compares_shapes, m)?)?;
     m.add_class::<PyProcessGroup>()
 }

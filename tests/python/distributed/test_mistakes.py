@@ -352,3 +352,85 @@ def test_an_uncaught_exception_is_told_to_other_ranks(fresh):
         assert errors[rank].kind is dist.DistBackendError
         assert "ValueError: the batch is empty" in errors[rank].text
         assert "test_mistakes.py:" in errors[rank].text
+
+
+def equal_numbers_of_elements(device):
+    rank = dist.get_rank()
+    shape = [(4,), (2, 2), (1, 4, 1)][rank]
+    x = torch.ones(shape, device=device)
+    dist.all_reduce(x)
+    dist.broadcast(x, 1)
+    dist.all_reduce(x, dist.ReduceOp.MAX, async_op=True).wait()
+    out = torch.empty(3 * 4, device=device)
+    dist.all_gather_into_tensor(out, x.view(-1) if rank == 0 else x.reshape(4))
+    assert x.shape == shape and x.sum().item() == 12
+    assert out.tolist() == [3.0] * 12
+
+
+@pytest.mark.parametrize("device", ["cpu", "tpu"])
+def test_shapes_of_equally_many_elements_may_meet(fresh, device):
+    fresh().run(equal_numbers_of_elements, device)
+
+
+def set_detail(is_on):
+    dist.set_debug_level(dist.DebugLevel.DETAIL if is_on else dist.DebugLevel.OFF)
+
+
+def mismatch_at_the_call(shapes):
+    shape = shapes[dist.get_rank()]
+    dist.group.WORLD.allreduce([torch.ones(3)]).wait()
+    x = torch.ones(shape)
+    try:
+        dist.group.WORLD.allreduce([x])
+    finally:
+        set_detail(False)
+
+
+@pytest.mark.parametrize("shapes", [((4,), (6,), (4,)), ((4,), (2, 2), (4,))])
+def test_a_mismatch_is_raised_at_the_call_in_detail(fresh, shapes):
+    pool = fresh()
+    pool.run(set_detail, True)
+    for error in pool.errors(mismatch_at_the_call, shapes):
+        assert error.kind is dist.DistBackendError
+        assert "Detected mismatch between collectives on ranks" in error.text
+        assert f"TensorShape={list(shapes[1])}" in error.text
+
+
+def compare_by_a_wrapper(name):
+    rank = dist.get_rank()
+    store = dist.distributed_c10d._get_default_store()
+    group = dist.distributed_c10d._create_process_group_wrapper(dist.group.WORLD, name, store, rank, 3)
+    x = torch.ones(4)
+    group.allreduce([x]).wait()
+    assert x.tolist() == [3.0] * 4 and (group.rank(), group.size()) == (rank, 3)
+    outputs = [torch.empty(2) for _ in range(3)]
+    group.allgather([outputs], [torch.full((2,), float(rank))]).wait()
+    assert [each[0].item() for each in outputs] == [0, 1, 2]
+    group.barrier().wait()
+    group.broadcast([torch.ones(6 if rank == 1 else 5)])
+
+
+def test_a_wrapped_group_compares_calls(fresh):
+    for error in fresh().errors(compare_by_a_wrapper, "compared"):
+        assert error.kind is dist.DistBackendError
+        assert "OpType=BROADCAST" in error.text and "TensorShape=[[6]]" in error.text, error
+
+
+def count_keys():
+    store = dist.distributed_c10d._get_default_store()
+    dist.barrier()
+    counts = []
+    for _ in range(4):
+        group = dist.new_group()
+        dist.all_reduce(torch.ones(4), group=group)
+        dist.all_reduce(torch.ones(4, device="tpu"), group=group)
+        dist.destroy_process_group(group)
+        dist.barrier()
+        dist.barrier()
+        counts.append(store.num_keys())
+    return counts
+
+
+def test_a_group_that_is_left_leaves_few_keys(fresh):
+    counts = fresh().run(count_keys)[0]
+    assert counts[-1] - counts[0] <= 2 * 3, counts

@@ -5,9 +5,15 @@ from __future__ import annotations
 import enum
 import os
 
+from .. import _C
+
 
 class DebugLevel(enum.IntEnum):
-    """Levels of ``TORCH_DISTRIBUTED_DEBUG``. Collectives are compared between ranks at each level."""
+    """Levels of ``TORCH_DISTRIBUTED_DEBUG``.
+
+    Ranks compare their collectives at each level. At ``DETAIL`` shapes must be equal too, and not only the numbers of
+    elements. Asynchronous calls then wait, so that a mismatch is raised at the call.
+    """
 
     OFF, INFO, DETAIL = range(3)
 
@@ -31,6 +37,7 @@ def set_debug_level(level: DebugLevel) -> None:
     """Set the level."""
     global _level
     _level = DebugLevel(level)
+    _C._set_compares_shapes(_level is DebugLevel.DETAIL)
 
 
 def set_debug_level_from_env() -> None:

@@ -10,6 +10,7 @@ from sys import modules
 
 from .. import cat, device as _device
 from .._C import Work, _ProcessGroup
+from . import _debug
 from ._options import (
     _UNSET,
     AllgatherOptions,
@@ -41,6 +42,19 @@ if TYPE_CHECKING:
 #: The module that knows whether a profiler runs, if it has been imported.
 _PROFILER = f"{__package__.rpartition('.')[0]}.autograd.profiler"
 
+#: The methods of engines that run collectives.
+_COLLECTIVES = {
+    "all_reduce",
+    "broadcast",
+    "reduce",
+    "all_gather",
+    "gather",
+    "scatter",
+    "reduce_scatter",
+    "all_to_all",
+    "all_to_all_single",
+}
+
 #: A function from an engine to one that tells `CommDebugMode` of its calls, while such a mode is active.
 _observer: Callable[[Any], Any] | None = None
 
@@ -55,6 +69,8 @@ def _on_device(group: _Collectives, tensor: Tensor) -> _Engine:
     if kind not in group._device_backends:
         raise RuntimeError(f"No backend type associated with device type {kind}")
     engine = _engine_of(group, kind)
+    if _debug._level is _debug.DebugLevel.DETAIL:
+        engine = _WaitingEngine(engine)
     if _observer is not None:
         engine = _observer(engine)
     profiler = modules.get(_PROFILER)
@@ -63,6 +79,26 @@ def _on_device(group: _Collectives, tensor: Tensor) -> _Engine:
 
         return _ListedEngine(engine, group._device_backends[kind], profiler._running)
     return engine
+
+
+class _WaitingEngine:
+    """An engine whose works have ended when it returns them, so that errors are raised at the call."""
+
+    def __init__(self, engine: _Engine) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._engine, name)
+        if name not in _COLLECTIVES:
+            return method
+
+        def waiting(*arguments: Any) -> Any:
+            work = method(*arguments)
+            if isinstance(work, Work):
+                work.wait()
+            return work
+
+        return waiting
 
 
 def _engine_of(group: _Collectives, kind: str) -> _Engine:

@@ -18,6 +18,10 @@ from ._backend import (
     is_ucc_available,
     is_xccl_available,
 )
+from ._checked_group import (
+    _create_process_group_wrapper as _create_process_group_wrapper,
+    _ProcessGroupWrapper as _ProcessGroupWrapper,
+)
 from ._collectives import (
     _all_gather_base as _all_gather_base,
     _canonicalize_group_rank as _canonicalize_group_rank,
