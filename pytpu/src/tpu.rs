@@ -252,6 +252,20 @@ fn _tpu_reset_peak_bytes() {
     lazy::reset_peak_bytes();
 }
 
+/// Return the bytes of device ``cpu`` that are allocated, and the largest number of them since the start or
+/// ``_cpu_reset_peak``. The allocator rounds sizes up.
+#[pyfunction]
+fn _cpu_memory() -> (usize, usize) {
+    let stats = torchtpu_kernels::memory::stats();
+    (stats.allocated_bytes, stats.peak_bytes)
+}
+
+/// Set the largest number of bytes of device ``cpu`` to what is allocated now.
+#[pyfunction]
+fn _cpu_reset_peak() {
+    torchtpu_kernels::memory::reset_peak();
+}
+
 /// Return the compilations with their reasons, one a line.
 #[pyfunction]
 fn _tpu_explain() -> Vec<String> {
@@ -389,6 +403,8 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_tpu_metrics, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_reset_metrics, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_reset_peak_bytes, m)?)?;
+    m.add_function(wrap_pyfunction!(_cpu_memory, m)?)?;
+    m.add_function(wrap_pyfunction!(_cpu_reset_peak, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_explain, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_save_cache, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_load_cache, m)?)?;

@@ -13,6 +13,17 @@ _IMPORT_FROM = opmap["IMPORT_FROM"]
 # A pattern of full names without "torch.", what is missing, what to use, and the section of docs/not-there.md.
 _FAMILIES = [
     (
+        r"distributed\.(_)?tensor\._(ops|op_schema|sharding_prop|dispatch|shards_wrapper)(\..*)?",
+        "placements of results follow from the axes of ops here, and there is no table of sharding rules. Use "
+        "DTensor.redistribute, or torch.distributed.tensor.experimental.local_map for a function of your own",
+        "sharding-rules",
+    ),
+    (
+        r"distributed\._tools(\..*)?",
+        "costs of a step are estimated by torch.tpu.plan and python -m pytpu.advise, and MemTracker counts memory",
+        "estimators-of-training",
+    ),
+    (
         r"vmap|func\.(vmap|functionalize|debug_unwrap|rearrange)|_vmap_internals.*|library\.register_vmap",
         "functions are not mapped over a dimension here. Write the function for a batch, or stack the results of a "
         "loop",
@@ -99,6 +110,13 @@ IMPORTABLE = {
 }
 
 
+# Modules that PyTorch keeps for itself, and that libraries import nevertheless. They are not listed as public names.
+_PRIVATE = re.compile(
+    r"distributed\.tensor\._(ops|op_schema|sharding_prop|dispatch|shards_wrapper)(\.\w+)*|"
+    r"distributed\._tools\.\w+(\.\w+)*"
+)
+
+
 class AbsentNameError(AttributeError, NotImplementedError):
     """The error of reading a name that PyTorch has and this package lacks."""
 
@@ -123,7 +141,8 @@ def sentence(full):
     listed = _listed()
     if full not in listed and last not in listed.get(module, ()) and last not in IMPORTABLE.get(module, "").split():
         # Names within an absent module, and private ones of a family.
-        if not any(full.startswith(name + ".") for name, names in listed.items() if not names):
+        is_within = any(full.startswith(name + ".") for name, names in listed.items() if not names)
+        if not is_within and not _PRIVATE.fullmatch(full):
             return None
     for pattern, text, section in _FAMILIES:
         if pattern.fullmatch(full):

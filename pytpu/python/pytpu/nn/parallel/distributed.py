@@ -193,6 +193,12 @@ class DistributedDataParallel(Module):
                 "DistributedDataParallel is not needed when a module doesn't have any parameters that require a "
                 "gradient."
             )
+        if any(getattr(p, "_in_backward_optimizers", None) for _, p in trained):
+            raise NotImplementedError(
+                "DistributedDataParallel: parameters have optimizers that step within backward "
+                "(_apply_optimizer_in_backward), before the gradients of all ranks are averaged. Step an optimizer "
+                "after backward instead."
+            )
         self.module = module
         self.device = trained[0][1].device
         self._check_devices(device_ids, output_device, {p.device for _, p in trained})
