@@ -13,10 +13,11 @@
 use crate::mesh::DeviceMesh;
 use crate::placement::{Placement, text};
 use crate::redistribute::{Exchange, Step, route};
-use crate::shard::propagate;
+use crate::shard::{Plan, propagate};
 use crate::spec::Spec;
 use crate::{ReduceOp, tensors};
 use parking_lot::{Mutex, RwLock};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Once};
@@ -228,6 +229,10 @@ struct Value {
     /// The whole, on the device of the mesh.
     meta: Meta,
     part: Part,
+    /// Whether it is that of a view whose elements other ranks had.
+    is_exchanged: bool,
+    /// Whether callers have the part. They see what is written to the tensor.
+    is_handed_out: bool,
 }
 
 impl Value {
@@ -262,7 +267,7 @@ impl Value {
             part if self.member.is_outside() => part.clone(),
             _ => Part::Local(self.member.redistributed(&self.local()?, &self.meta.dims, &self.placements, to)?),
         };
-        Ok(Value { placements: to.to_vec(), part, ..self.clone() })
+        Ok(Value { placements: to.to_vec(), part, is_handed_out: false, ..self.clone() })
     }
 }
 
@@ -321,10 +326,12 @@ fn get(handle: u64) -> Value {
     entry.expect("a tensor holds the handle").1.clone()
 }
 
-fn set(handle: u64, part: Part) {
+/// Note that callers have the part of a value. `part` replaces it, if it was a fill.
+fn hand_out(handle: u64, part: Option<Part>) {
     let mut values = VALUES.lock();
     if let Some((_, value)) = values.entries[(handle & !MESH_VALUE) as usize].as_mut() {
-        value.part = part;
+        value.part = part.unwrap_or_else(|| value.part.clone());
+        value.is_handed_out = true;
     }
 }
 
@@ -383,23 +390,37 @@ impl Backend for Parts {
                 Operand::Number { bits, meta, shared } => {
                     let number = backend::number(*bits, meta, *shared)?;
                     let (member, placements) = (member.clone(), replicated.clone());
-                    Ok(Value { member, placements, meta: **meta, part: Part::Local(number) })
+                    Ok(Value {
+                        member,
+                        placements,
+                        meta: **meta,
+                        part: Part::Local(number),
+                        is_exchanged: false,
+                        is_handed_out: false,
+                    })
                 }
             }
         };
         let x = given.iter().map(operand).collect::<Result<Vec<_>>>()?;
-        let new = |placements: &[Placement], meta: &Meta, part: Part| {
-            add(Value { member: member.clone(), placements: placements.to_vec(), meta: *meta, part })
+        let new = |placements: &[Placement], meta: &Meta, part: Part, is_exchanged: bool| {
+            add(Value {
+                member: member.clone(),
+                placements: placements.to_vec(),
+                meta: *meta,
+                part,
+                is_exchanged,
+                is_handed_out: false,
+            })
         };
         if op.facts().is_fill
             && let [number] = &x[..]
             && number.spec().is_replicated()
         {
-            handles[0] = new(&replicated, &y[0], Part::Fill(op.clone(), number.local()?));
+            handles[0] = new(&replicated, &y[0], Part::Fill(op.clone(), number.local()?), false);
             return Ok(());
         }
         if let Some(part) = of_fills(op, &x, y)? {
-            handles[0] = new(&replicated, &y[0], part);
+            handles[0] = new(&replicated, &y[0], part, false);
             return Ok(());
         }
         let ym: Vec<Meta> = y.iter().map(|y| Meta { device: member.local, ..*y }).collect();
@@ -415,15 +436,21 @@ impl Backend for Parts {
         if plan.lacks_rule {
             *WITHOUT_RULE.lock().entry(op.name()).or_default() += 1;
         }
+        let is_exchanged = op.is_view() && (x[0].is_exchanged || plan.operands[0] != x[0].placements);
         if member.is_outside() {
             for (i, y) in y.iter().enumerate() {
-                handles[i] = new(&plan.results[i], y, Part::Local(member.nothing(y)?));
+                handles[i] = new(&plan.results[i], y, Part::Local(member.nothing(y)?), is_exchanged);
             }
             return Ok(());
         }
         let parts = no_grad(|| -> Result<Vec<Tensor>> {
             let local = |(x, to): (&Value, &Vec<Placement>)| x.redistributed(to)?.local();
-            let x = x.iter().zip(&plan.operands).map(local).collect::<Result<Vec<_>>>()?;
+            let x = match (given.first(), &x[..]) {
+                (Some(Operand::Value(handle)), [x]) if op.is_view() => {
+                    vec![viewed(*handle, x, &plan.operands[0])?.local()?]
+                }
+                _ => x.iter().zip(&plan.operands).map(local).collect::<Result<Vec<_>>>()?,
+            };
             plan.run(op, &x.iter().collect::<Vec<_>>(), &xm, &ym, &mesh, &member.coordinate)
         })?;
         for (i, part) in parts.into_iter().enumerate() {
@@ -431,7 +458,7 @@ impl Backend for Parts {
                 *part.dims(),
                 crate::spec::local_dims(&y[i].dims, &plan.results[i], &mesh, &member.coordinate)
             );
-            handles[i] = new(&plan.results[i], &y[i], Part::Local(part));
+            handles[i] = new(&plan.results[i], &y[i], Part::Local(part), is_exchanged);
         }
         Ok(())
     }
@@ -440,6 +467,9 @@ impl Backend for Parts {
     /// reduction.
     fn overwrite(&self, old: u64, new: u64, is_update: bool) -> Result<u64> {
         let (before, value) = (get(old), get(new));
+        if let Some(kept) = written_to_part(&before, &value, is_update)? {
+            return Ok(add(kept));
+        }
         if let (Part::Local(own), Part::Local(written)) = (&before.part, &value.part)
             && before.placements == value.placements
             && own.device().kind == DeviceKind::Tpu
@@ -448,15 +478,17 @@ impl Backend for Parts {
             let be = backend::of(own.device())?;
             let kept = be.overwrite(own.device_value()?, written.device_value()?, is_update)?;
             let part = Part::Local(Tensor::from_device_value(written.meta(), kept));
-            return Ok(add(Value { part, ..value }));
+            return Ok(add(Value { part, is_exchanged: before.is_exchanged, ..value }));
         }
-        let is_known = matches!(before.part, Part::Local(_)) || before.placements.iter().any(|p| p.shard().is_some());
-        let is_kept = is_known && before.placements.iter().all(|p| p.partial().is_none());
-        if !is_kept || before.placements == value.placements {
-            self.retain(new);
-            return Ok(new);
+        if keeps_placements(&before) && before.placements != value.placements {
+            let kept = no_grad(|| value.redistributed(&before.placements))?;
+            return Ok(add(Value { is_exchanged: before.is_exchanged, ..kept }));
         }
-        Ok(add(no_grad(|| value.redistributed(&before.placements))?))
+        if before.is_exchanged != value.is_exchanged {
+            return Ok(add(Value { is_exchanged: before.is_exchanged, ..value }));
+        }
+        self.retain(new);
+        Ok(new)
     }
 
     fn replicated(&self, x: &Tensor, mesh: Device) -> Result<Tensor> {
@@ -473,6 +505,15 @@ impl Backend for Parts {
             return Ok(y);
         }
         Ok(add(no_grad(|| value.redistributed(&to))?))
+    }
+
+    fn is_exchanged(&self, handle: u64) -> bool {
+        get(handle).is_exchanged
+    }
+
+    fn takes_apart(&self, begins: bool) {
+        let ended = TAKEN_APART.replace(begins.then(Vec::new));
+        drop(ended);
     }
 
     fn mesh_on(&self, mesh: Device, local: Device) -> Result<Device> {
@@ -517,7 +558,14 @@ impl Backend for Parts {
         let member = Member::of(meta.device)?;
         let local = Tensor::from_bytes(bytes, &meta.dims, meta.dtype)?.to_device(member.local)?;
         let placements = vec![Placement::Replicate; member.mesh.ndim()];
-        Ok(add(Value { member, placements, meta: *meta, part: Part::Local(local) }))
+        Ok(add(Value {
+            member,
+            placements,
+            meta: *meta,
+            part: Part::Local(local),
+            is_exchanged: false,
+            is_handed_out: false,
+        }))
     }
 
     /// Let the device of the parts check the value, which all ranks have then.
@@ -541,6 +589,80 @@ impl Backend for Parts {
     }
 }
 
+/// Whether a tensor with this value keeps its placements when it is written.
+fn keeps_placements(before: &Value) -> bool {
+    let is_known = matches!(before.part, Part::Local(_)) || before.placements.iter().any(|p| p.shard().is_some());
+    is_known && before.placements.iter().all(|p| p.partial().is_none())
+}
+
+/// Write `value` into the part of the value `before`, if callers have that part, and return the value with it. They see
+/// the new elements, at the same address. `None` if the part cannot hold them.
+fn written_to_part(before: &Value, value: &Value, is_update: bool) -> Result<Option<Value>> {
+    let Part::Local(own) = &before.part else { return Ok(None) };
+    if !before.is_handed_out || !keeps_placements(before) || before.member.is_outside() {
+        return Ok(None);
+    }
+    no_grad(|| {
+        let value = value.redistributed(&before.placements)?;
+        let written = value.local()?;
+        if own.meta() != written.meta() || !own.is_dense() || own.is_view() || own.is_inference() {
+            return Ok(None);
+        }
+        let is_same = own.shares_storage(&written)
+            && own.storage_offset() == written.storage_offset()
+            && own.strides() == written.strides();
+        if !is_same {
+            let write = || own.copy_(&written).map(drop);
+            if is_update { backend::updating(write)? } else { write()? }
+        }
+        let (part, is_exchanged) = (Part::Local(own.clone()), before.is_exchanged);
+        Ok(Some(Value { part, is_exchanged, is_handed_out: true, ..value }))
+    })
+}
+
+thread_local! {
+    /// While views that cover a tensor are made: operands that were redistributed for them, with the handles before.
+    static TAKEN_APART: RefCell<Option<Vec<(u64, Value)>>> = const { RefCell::new(None) };
+}
+
+/// Return the operand of a view with other placements. `handle` is that of the operand.
+fn viewed(handle: u64, x: &Value, to: &[Placement]) -> Result<Value> {
+    if to == x.placements {
+        return Ok(x.clone());
+    }
+    let is_same = |(before, value): &&(u64, Value)| *before == handle && value.placements == to;
+    let found = TAKEN_APART.with_borrow(|t| t.as_ref()?.iter().find(is_same).map(|(_, value)| value.clone()));
+    if let Some(value) = found {
+        return Ok(value);
+    }
+    let value = x.redistributed(to)?;
+    TAKEN_APART.with_borrow_mut(|t| t.as_mut().map(|t| t.push((handle, value.clone()))));
+    Ok(value)
+}
+
+/// Return the membership, the placements and the description of a sharded tensor. This runs no op and no collective, so
+/// one process alone may ask.
+fn described(x: &Tensor) -> Result<(Arc<Member>, Vec<Placement>, Meta)> {
+    let Some((base, ops)) = x.pending_views() else {
+        let value = value_of(x)?;
+        return Ok((value.member, value.placements, value.meta));
+    };
+    let (member, mut placements, mut meta) = described(base)?;
+    for op in ops {
+        let y = op.view_meta(&meta)?;
+        let plan = planned(&member, op, &[meta], &[y], &[placements]);
+        (placements, meta) = (plan.results.into_iter().next().unwrap_or_default(), y);
+    }
+    Ok((member, placements, meta))
+}
+
+/// Return how a call on tensors of the mesh is divided.
+fn planned(member: &Member, op: &Prim, x: &[Meta], y: &[Meta], now: &[Vec<Placement>]) -> Plan {
+    let local = |m: &Meta| Meta { device: member.local, ..*m };
+    let (x, y): (Vec<Meta>, Vec<Meta>) = (x.iter().map(local).collect(), y.iter().map(local).collect());
+    propagate(&op.axes(&x, &y), &x, &y, &member.sizes(), now)
+}
+
 fn value_of(x: &Tensor) -> Result<Value> {
     if x.device().kind != DeviceKind::Mesh {
         return Err(Error::runtime("the tensor is not on a mesh"));
@@ -551,12 +673,13 @@ fn value_of(x: &Tensor) -> Result<Value> {
 /// Return the description of a sharded tensor; `None` for another tensor.
 ///
 /// # Errors
-/// The errors of computing a view.
+/// `Runtime` if its mesh is gone.
 pub fn spec(x: &Tensor) -> Result<Option<Spec>> {
     if x.device().kind != DeviceKind::Mesh {
         return Ok(None);
     }
-    Ok(Some(value_of(x)?.spec()))
+    let (member, placements, meta) = described(x)?;
+    Ok(Some(Spec { mesh: member.mesh.clone(), placements, meta }))
 }
 
 /// Give `y` a history that leads to `x`.
@@ -586,6 +709,21 @@ pub fn from_local(
     dims: &[usize],
     gradient: Option<&[Placement]>,
 ) -> Result<Tensor> {
+    from_local_with(member, local, placements, dims, &[], gradient)
+}
+
+/// [`from_local`] with the strides of the whole tensor. Those that leave gaps are ignored. Without any, it is row major.
+///
+/// # Errors
+/// As [`from_local`].
+pub fn from_local_with(
+    member: &Arc<Member>,
+    local: &Tensor,
+    placements: &[Placement],
+    dims: &[usize],
+    strides: &[usize],
+    gradient: Option<&[Placement]>,
+) -> Result<Tensor> {
     let meta = Meta { dims: Dims::try_new(dims)?, dtype: local.dtype(), device: member.device };
     let spec = Spec::new(member.mesh.clone(), placements.to_vec(), meta)?;
     let own = if member.is_outside() { *local.dims() } else { spec.local_dims(&member.coordinate) };
@@ -605,8 +743,18 @@ pub fn from_local(
         )));
     }
     let part = Part::Local(if member.is_outside() { member.nothing(&meta)? } else { local.detach() });
-    let value = add(Value { member: member.clone(), placements: placements.to_vec(), meta, part });
-    let y = Tensor::from_device_value(&meta, value);
+    let value = add(Value {
+        member: member.clone(),
+        placements: placements.to_vec(),
+        meta,
+        part,
+        is_exchanged: false,
+        is_handed_out: false,
+    });
+    let y = match strides {
+        [] => Tensor::from_device_value(&meta, value),
+        strides => Tensor::from_device_value_with(&meta, strides, value),
+    };
     let placements = gradient.map_or_else(|| of_gradient(placements), <[Placement]>::to_vec);
     with_history(y, local, FromLocal { placements })
 }
@@ -626,7 +774,8 @@ impl BackwardFn for FromLocal {
 }
 
 /// Return the part of a sharded tensor that this process has. It is differentiable. `gradient` has the placements of
-/// its gradient; `None` are those of `x`, where a pending reduction is replicated.
+/// its gradient; `None` are those of `x`, where a pending reduction is replicated. Without recording, it is the same
+/// tensor at each call.
 ///
 /// # Errors
 /// `Runtime` if the tensor is not on a mesh.
@@ -635,7 +784,27 @@ pub fn to_local(x: &Tensor, gradient: Option<&[Placement]>) -> Result<Tensor> {
     if matches!(value.part, Part::Fill(..)) {
         // The caller may write to the part.
         value.part = Part::Local(no_grad(|| value.local())?);
-        set(x.device_value()?, value.part.clone());
+    }
+    if !value.is_handed_out {
+        let handle = x.device_value()?;
+        let mut owner = x;
+        while let Some(view) = owner.view_info() {
+            owner = &view.base;
+        }
+        let whole = owner.device_value()?;
+        if let Part::Local(part) = &value.part
+            && part.is_view()
+            && (whole == handle || value.is_exchanged)
+        {
+            // It lies in the memory of another tensor, which must not see what is written here.
+            value.part = Part::Local(no_grad(|| part.copy())?);
+        }
+        hand_out(handle, Some(value.part.clone()));
+        // The part of a view may lie in the part of its base.
+        hand_out(whole, None);
+    }
+    if !state::grad_enabled() && gradient.is_none() {
+        return value.local();
     }
     let placements = gradient.map_or_else(|| of_gradient(&value.placements), <[Placement]>::to_vec);
     let y = no_grad(|| value.local())?.detach();
@@ -665,7 +834,8 @@ impl BackwardFn for ToLocal {
 pub fn redistribute(x: &Tensor, placements: &[Placement]) -> Result<Tensor> {
     let value = value_of(x)?;
     Spec::new(value.member.mesh.clone(), placements.to_vec(), value.meta)?;
-    let y = Tensor::from_device_value(&value.meta, add(no_grad(|| value.redistributed(placements))?));
+    let redistributed = add(no_grad(|| value.redistributed(placements))?);
+    let y = Tensor::from_device_value_with(&value.meta, x.strides(), redistributed);
     with_history(y, x, Redistribute { placements: of_gradient(&value.placements) })
 }
 

@@ -114,18 +114,20 @@ fn _sharded_first(mesh: u8) -> PyResult<u8> {
 }
 
 /// Return the sharded tensor of sizes ``sizes`` whose part on this process is ``local``. ``gradient`` has the
-/// placements whose part is the gradient of ``local``.
+/// placements whose part is the gradient of ``local``, and ``strides`` those of the whole.
 #[pyfunction]
-#[pyo3(signature = (local, mesh, placements, sizes, gradient = None))]
+#[pyo3(signature = (local, mesh, placements, sizes, gradient = None, strides = None))]
 fn _sharded_from_local<'py>(
     local: &Bound<'py, PyAny>,
     mesh: u8,
     placements: Vec<Placed>,
     sizes: Vec<usize>,
     gradient: Option<Vec<Placed>>,
+    strides: Option<Vec<usize>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let gradient = gradient.map(unpacked);
-    let y = sharded::from_local(&member(mesh)?, tensor(local)?, &unpacked(placements), &sizes, gradient.as_deref());
+    let (gradient, strides, placed) = (gradient.map(unpacked), strides.unwrap_or_default(), unpacked(placements));
+    let member = member(mesh)?;
+    let y = sharded::from_local_with(&member, tensor(local)?, &placed, &sizes, &strides, gradient.as_deref());
     tensor_type::to_python(local.py(), y.or_raise()?)
 }
 

@@ -4,7 +4,7 @@ use crate::enter::{self, OrRaise};
 use crate::{sites, tensor_type};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use torchtpu_distributed::{ProcessGroup, tensors};
 use torchtpu_tensor::comm::Group;
@@ -130,13 +130,22 @@ impl PyTensorGroup {
     }
 }
 
-/// Return how many collectives of each kind this thread has called on tensors.
+/// Call ``observer`` with the name of each collective that this thread calls on tensors. ``None`` ends it.
 #[pyfunction]
-fn _collective_calls() -> BTreeMap<&'static str, u64> {
-    collective::calls().into_iter().collect()
+#[pyo3(signature = (observer))]
+fn _observe_collectives(observer: Option<Py<PyAny>>) {
+    collective::observe(observer.map(|observer| -> collective::Observer {
+        Rc::new(move |name| {
+            Python::attach(|py| {
+                if let Err(e) = observer.call1(py, (name,)) {
+                    e.write_unraisable(py, Some(observer.bind(py)));
+                }
+            });
+        })
+    }));
 }
 
 pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyTensorGroup>()?;
-    m.add_function(wrap_pyfunction!(_collective_calls, m)?)
+    m.add_function(wrap_pyfunction!(_observe_collectives, m)?)
 }

@@ -121,6 +121,13 @@ pub trait Backend: Sync + Send {
     fn assume_rows(&self, _most: usize) -> usize {
         0
     }
+    /// Note that views of one tensor are made from now on, which together cover it, or that they have been made. See
+    /// [`taking_apart`].
+    fn takes_apart(&self, _begins: bool) {}
+    /// Whether other processes had to take part in computing the value of a view.
+    fn is_exchanged(&self, _handle: u64) -> bool {
+        false
+    }
     /// Whether a view should be computed anew wherever it is read. That costs nothing if ops are compiled together.
     fn remakes_views(&self) -> bool {
         false
@@ -175,6 +182,7 @@ pub trait Backend: Sync + Send {
 thread_local! {
     static IS_UPDATING: Cell<bool> = const { Cell::new(false) };
     static IS_SHOWING: Cell<bool> = const { Cell::new(false) };
+    static IS_DEFERRING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Set a flag of this thread until dropped.
@@ -212,6 +220,39 @@ pub fn showing<R>(f: impl FnOnce() -> R) -> R {
 /// Whether this thread is in [`showing`].
 pub fn is_showing() -> bool {
     IS_SHOWING.get()
+}
+
+/// Run `f`, whose views of sharded tensors are computed when they are read. Elsewhere they are computed when they are
+/// made, since their collectives must run on all processes at the same call.
+pub(crate) fn deferring_views<R>(f: impl FnOnce() -> R) -> R {
+    let _flag = Flag::set(&IS_DEFERRING);
+    f()
+}
+
+/// Whether this thread is in [`deferring_views`].
+pub(crate) fn is_deferring_views() -> bool {
+    IS_DEFERRING.get()
+}
+
+/// Run `f`, which makes views of a tensor on `device` that together cover it. A sharded tensor is redistributed once
+/// for all of them.
+///
+/// # Errors
+/// Those of `f`.
+pub(crate) fn taking_apart<R>(device: Device, f: impl FnOnce() -> Result<R>) -> Result<R> {
+    struct Ends(&'static dyn Backend);
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            self.0.takes_apart(false);
+        }
+    }
+    if device.kind != DeviceKind::Mesh {
+        return f();
+    }
+    let backend = mesh()?;
+    backend.takes_apart(true);
+    let _ends = Ends(backend);
+    f()
 }
 
 /// Function that makes the error of a deferred check from the value that failed it.

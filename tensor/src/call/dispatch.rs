@@ -445,7 +445,10 @@ fn partly_overlaps(x: &Tensor, out: &Tensor) -> bool {
 
 impl Prim {
     /// Description of the result of a view op on a value with this description.
-    pub(crate) fn view_meta(&self, x: &Meta) -> Result<Meta> {
+    ///
+    /// # Errors
+    /// Those of the op.
+    pub fn view_meta(&self, x: &Meta) -> Result<Meta> {
         let l = Layout::contiguous(x.dims);
         Ok(x.with_dims(self.layout(&l)?.dims).with_dtype(self.view_dtype(x.dtype)))
     }

@@ -359,6 +359,17 @@ impl Tensor {
         Tensor::build(meta, 0, Storage::new(handle, meta.bytes().unwrap_or(0), Owner::Device, 0))
     }
 
+    /// [`from_device_value`](Self::from_device_value) with these strides, if they leave no gaps, else row major.
+    pub fn from_device_value_with(meta: &Meta, strides: &[usize], handle: u64) -> Tensor {
+        let y = Tensor::from_device_value(meta, handle);
+        match Dims::try_new(strides) {
+            Ok(strides) if strides != *y.strides() && super::strides::is_dense(&meta.dims, &strides) => {
+                y.with_strides(strides)
+            }
+            _ => y,
+        }
+    }
+
     /// A tensor on memory of another owner, which `keep` keeps alive.
     ///
     /// # Safety

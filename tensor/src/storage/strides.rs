@@ -178,7 +178,7 @@ fn lies_in(dims: &[usize], strides: &[usize], order: &[usize]) -> bool {
 }
 
 /// [`Tensor::is_dense`] for a layout that is not row major.
-fn is_dense(dims: &[usize], strides: &[usize]) -> bool {
+pub(super) fn is_dense(dims: &[usize], strides: &[usize]) -> bool {
     let mut by_stride: SmallVec<[(usize, usize); 8]> =
         strides.iter().copied().zip(dims.iter().copied()).filter(|d| d.1 != 1).collect();
     by_stride.sort_unstable();

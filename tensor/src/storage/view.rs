@@ -100,7 +100,28 @@ impl ViewInfo {
     /// alias must not keep alive what it was detached from.
     fn detached(&self, x: &Tensor) -> Result<Box<ViewInfo>> {
         let base = self.base.shallow_alias()?;
-        Ok(ViewInfo::new(x, base, self.earlier.clone(), self.ops.clone(), true, Made::Ordinarily))
+        let info = ViewInfo::new(x, base, self.earlier.clone(), self.ops.clone(), true, Made::Ordinarily);
+        info.share_value(self, x)?;
+        Ok(info)
+    }
+
+    /// Take over the value of `other`, a description of the same view of a sharded tensor. Computing it again may need
+    /// all processes.
+    fn share_value(&self, other: &ViewInfo, x: &Tensor) -> Result<()> {
+        if x.device().kind == DeviceKind::Mesh
+            && let Some((version, handle)) = *other.memo.lock().unwrap_or_else(|e| e.into_inner())
+        {
+            backend::of(x.device())?.retain(handle);
+            self.remember(version, handle);
+        }
+        Ok(())
+    }
+
+    /// Keep a value, with the number of writes to the storage at the time.
+    fn remember(&self, version: u32, handle: u64) {
+        if let Some((_, old)) = self.memo.lock().unwrap_or_else(|e| e.into_inner()).replace((version, handle)) {
+            backend::release(old);
+        }
     }
 
     fn new(
@@ -222,11 +243,9 @@ impl ViewInfo {
     /// The view as it is made from its base now, with a history of its own.
     fn remade(&self) -> Result<Tensor> {
         let _grad = crate::state::GradMode::set(true);
-        let mut t = self.base.clone();
-        for op in self.ops() {
-            t = dispatch::call_view(op.clone(), &t)?;
-        }
-        Ok(t)
+        backend::deferring_views(|| {
+            self.ops().into_iter().try_fold(self.base.clone(), |t, op| dispatch::call_view(op.clone(), &t))
+        })
     }
 
     pub(crate) fn mark_history_current(&self, x: &Tensor) {
@@ -264,6 +283,9 @@ impl Tensor {
         };
         let info = ViewInfo::of(self, op);
         let mut y = self.alias(meta, strides, offset, Some(info))?;
+        if meta.device.kind == DeviceKind::Mesh && !backend::is_deferring_views() {
+            self.compute_view(&y)?;
+        }
         if let Some(conjugate) = lazy {
             y.toggle_lazy(conjugate);
         }
@@ -273,6 +295,16 @@ impl Tensor {
             y.requires_grad_(true)?;
         }
         Ok(y)
+    }
+
+    /// Compute the value of `y`, a view of this tensor through its last op.
+    #[cold]
+    fn compute_view(&self, y: &Tensor) -> Result<()> {
+        let info = y.view_info().expect("the tensor was made as a view");
+        let Some(op) = info.last_op() else { return Ok(()) };
+        let handle = backend::record_one(op, &[backend::Operand::Value(self.device_value()?)], y.meta())?;
+        info.remember(self.writes(), handle);
+        Ok(())
     }
 
     /// A view of the elements in their order in memory, if they lie there without gaps in another order than row major;
@@ -348,6 +380,7 @@ impl Tensor {
     pub fn same_view(&self) -> Result<Tensor> {
         let Some(v) = self.view_info().filter(|v| !v.detached) else { return self.alias_with_history() };
         let info = ViewInfo::new(self, v.base.clone(), v.earlier.clone(), v.ops.clone(), false, v.made());
+        info.share_value(v, self)?;
         info.history_version.store(v.history_version.load(Relaxed), Relaxed);
         let t = self.alias(self.meta(), *self.strides(), self.storage_offset(), Some(info))?;
         if let Some(r) = self.history()? {
@@ -421,6 +454,15 @@ impl Tensor {
         Ok(handle)
     }
 
+    /// The base of this view and the view ops on it, if the value of the view is not known without running them: it was
+    /// not read since its storage was written.
+    pub fn pending_views(&self) -> Option<(&Tensor, SmallVec<[&Prim; 4]>)> {
+        let info = self.view_info()?;
+        let is_known =
+            matches!(*info.memo.lock().unwrap_or_else(|e| e.into_inner()), Some((v, _)) if v == self.writes());
+        (!is_known).then(|| (&info.base, info.ops()))
+    }
+
     /// Write `y` (same sizes, dtype and device) over this tensor's elements and count the write. The caller must update
     /// the history.
     pub(crate) fn write_value(&self, y: &Tensor) -> Result<()> {
@@ -462,7 +504,13 @@ impl Tensor {
                 }
                 let is_update = at.is_state() || backend::is_updating() || at.requires_grad() && at.is_leaf();
                 let value = be.overwrite(self.storage_value(), new.device_value()?, is_update)?;
+                let own = self.overwritten_view(y, is_update)?;
                 be.release(self.replace_storage_value(value));
+                self.bump_version();
+                if let Some(handle) = own {
+                    self.view_info().expect("it has a value of its own").remember(self.writes(), handle);
+                }
+                return Ok(());
             }
         }
         self.bump_version();
@@ -471,6 +519,21 @@ impl Tensor {
 }
 
 impl Tensor {
+    /// The value that this view of a sharded tensor has when `y` is written over it. `None` if it can be computed from
+    /// the base when it is read, since that needs no other process.
+    fn overwritten_view(&self, y: &Tensor, is_update: bool) -> Result<Option<u64>> {
+        let Some(info) = self.view_info().filter(|v| v.has_ops() && self.device().kind == DeviceKind::Mesh) else {
+            return Ok(None);
+        };
+        if self.pending_views().is_some() || self.is_reached_twice() || may_overlap(self.dims(), self.strides()) {
+            return Ok(None);
+        }
+        let old = info.memo.lock().unwrap_or_else(|e| e.into_inner()).map(|(_, handle)| handle);
+        let be = backend::of(self.device())?;
+        let Some(old) = old.filter(|&old| be.is_exchanged(old)) else { return Ok(None) };
+        be.overwrite(old, y.device_value()?, is_update).map(Some)
+    }
+
     /// Whether this view is taken from one that may reach an element through several indices.
     fn is_reached_twice(&self) -> bool {
         let mut at = self.view_info();
@@ -530,6 +593,10 @@ fn repeating_window(base: &Tensor, ops: &[&Prim]) -> Option<crate::ops::shape::A
 
 /// A new tensor like the base, with the elements that the chain of views reads replaced by `y`.
 pub(crate) fn write_through(base: &Tensor, ops: &[&Prim], y: &Tensor) -> Result<Tensor> {
+    backend::deferring_views(|| written_through(base, ops, y))
+}
+
+fn written_through(base: &Tensor, ops: &[&Prim], y: &Tensor) -> Result<Tensor> {
     if let Some(w) = repeating_window(base, ops) {
         let order = base.memory_order();
         if base.has_contiguous_strides() {

@@ -4,13 +4,15 @@ import contextlib
 import io
 import itertools
 import json
+import subprocess
+import sys
 
 import pytest
 
 import pytpu as torch
 import pytpu.distributed as dist
 from pytpu import nn
-from pytpu.distributed import init_device_mesh
+from pytpu.distributed import _functional_collectives as funcol, init_device_mesh
 from pytpu.distributed._functional_collectives import all_reduce
 from pytpu.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from pytpu.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
@@ -42,10 +44,16 @@ def count(device):
     assert mode.get_total_counts() == 2
     assert mode.get_sharding_info()["Sequential.0.weight"] == (Shard(0),)
     assert set(mode.get_parameter_info()["Sequential.2"]) == {"weight", "bias"}
-    table = mode.generate_comm_debug_tracing_table().splitlines()
-    assert table[:2] == ["Global", "  c10d_functional.all_reduce: 2"]
-    # Hooks of a layer run in the forward of the module around it.
-    assert table[2] == "  Sequential" and "    forward: all_reduce: 1" in table
+    table = mode.generate_comm_debug_tracing_table(noise_level=0).splitlines()
+    once = "\033[1;33m{}*c10d_functional.all_reduce: 1\033[0m"
+    assert table[:5] == [
+        "Global",
+        "  FORWARD PASS",
+        once.format("    "),
+        "  BACKWARD PASS",
+        once.format("    "),
+    ]
+    assert table[-3:] == ["        Sequential.2", "          FORWARD PASS", once.format("            ")]
     # A mode that is entered again begins anew.
     with mode:
         assert mode.get_total_counts() == 0
@@ -87,9 +95,9 @@ def count_calls(device, path):
     mode.generate_json_dump(f"{path}.json")
     mode.log_comm_debug_tracing_table_to_file(f"{path}.txt", noise_level=0)
     with open(f"{path}.json") as file:
-        assert json.load(file)["collectives"]["c10d.allreduce_"] == 1
+        assert ["c10d.allreduce_", 1] in json.load(file)["collectives_forward"]
     with open(f"{path}.txt") as file:
-        assert "  c10d.broadcast_: 1" in file.read().splitlines()
+        assert "    *c10d.broadcast_: 1" in file.read().splitlines()
 
 
 @DEVICES
@@ -195,3 +203,144 @@ def test_scalars_with_and_without_pending_reductions_are_stacked(pools, device):
 @DEVICES
 def test_the_norm_of_sharded_gradients_takes_one_reduction_for_each_mesh_dimension(pools, device):
     pools(4).run(clip_sharded_gradients, device)
+
+
+class Net(nn.Module):
+    """A network with collectives of its own around two layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        x = funcol.all_gather_tensor(x, 0, dist.group.WORLD)
+        x = funcol.reduce_scatter_tensor(x, "sum", 0, dist.group.WORLD)
+        y = self.second(torch.relu_(self.first(x)))
+        (y,) = funcol.all_reduce_coalesced([y], "sum", dist.group.WORLD)
+        return y
+
+
+def count_functional(device):
+    mode = CommDebugMode()
+    with mode:
+        y = Net().to(device)(torch.ones(4, 4, device=device, requires_grad=True))
+    assert mode.comm_counts == {
+        functional.all_gather_into_tensor: 1,
+        functional.reduce_scatter_tensor: 1,
+        functional.all_reduce_coalesced: 1,
+    }
+    assert mode.comm_module_counts["Net"]["forward"] == mode.comm_counts
+    assert mode.comm_module_counts.keys() == {"Global", "Net"}
+    assert mode.comm_counts[functional.all_reduce] == mode.get_comm_counts()[functional.broadcast] == 0
+    with mode:
+        y.sum().backward()
+    # The gradient of each is one collective.
+    assert mode.get_total_counts() == 3
+    assert mode.comm_module_counts["Global"]["forward"] == {}
+    assert sum(mode.comm_module_counts["Global"]["backward"].values()) == 3
+    with mode:
+        funcol.permute_tensor(torch.ones(2, device=device), [1, 0], dist.group.WORLD)
+        dist.all_reduce_coalesced([torch.ones(2, device=device), torch.ones(3, device=device)])
+        funcol.all_gather_into_tensor_coalesced([torch.ones(2, device=device)] * 2, dist.group.WORLD)
+        funcol.reduce_scatter_tensor_coalesced([torch.ones(2, device=device)] * 2, "sum", [0, 0], dist.group.WORLD)
+        dist.barrier()
+    assert mode.comm_counts == {
+        functional.all_to_all_single: 1,
+        torch.ops.c10d.allreduce_coalesced_: 1,
+        functional.all_gather_into_tensor_coalesced: 1,
+        functional.reduce_scatter_tensor_coalesced: 1,
+    }
+
+
+@DEVICES
+def test_functional_collectives_are_counted_by_modules(pools, device):
+    pools(2).run(count_functional, device)
+
+
+def count_by_modules(device):
+    mesh = init_device_mesh(device, (2,))
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(inplace=True), nn.Linear(8, 4)).to(device)
+    model = nn.ModuleDict({"layers": model})
+    plan = {"layers.0": ColwiseParallel(), "layers.2": RowwiseParallel()}
+    parallelize_module(model, mesh, plan)
+    model.forward = lambda x: model["layers"](x)
+    mode = CommDebugMode()
+    with mode:
+        y = model(torch.ones(3, 4, device=device, requires_grad=True))
+        y.sum().backward()
+    tracker = mode.advanced_module_tracker
+    assert (tracker.name, tracker.is_bw) == ("Global", False)
+    layers = [f"ModuleDict.layers.{i}" for i in range(3)]
+    assert tracker.parent_dict == {
+        "Global": ["ModuleDict"],
+        "ModuleDict": ["ModuleDict.layers"],
+        "ModuleDict.layers": layers,
+    }
+    assert tracker.module_parents_dict[layers[2]] == {"Global", "ModuleDict", "ModuleDict.layers", layers[2]}
+    assert tracker.module_parameters_dict.keys() == {layers[0], layers[2]}
+    assert tracker.sharding_dict == {
+        f"{layers[0]}.weight": (Shard(0),),
+        f"{layers[0]}.bias": (Shard(0),),
+        f"{layers[2]}.weight": (Shard(1),),
+        f"{layers[2]}.bias": (Replicate(),),
+    }
+    assert tracker.module_helper_dict[layers[2]]["depth"] == 3
+    once = {functional.all_reduce: 1}
+    counts = mode.comm_module_counts
+    for name in ("Global", "ModuleDict", "ModuleDict.layers", layers[2]):
+        assert counts[name]["forward"] == once, name
+    for name in ("Global", "ModuleDict", "ModuleDict.layers", layers[0]):
+        assert counts[name]["backward"] == once, name
+    assert layers[1] not in counts
+    assert counts[layers[0]]["forward"] == counts[layers[2]]["backward"] == {}
+    assert not any(module._forward_hooks for module in [model, model["layers"][1]])
+
+
+@DEVICES
+def test_collectives_are_counted_by_modules_in_forward_and_backward(pools, device):
+    pools(2).run(count_by_modules, device)
+
+
+FAKE = """
+import pytpu as torch
+import pytpu.distributed as dist
+from pytpu.distributed import _functional_collectives as funcol
+from pytpu.distributed.tensor import DTensor, Replicate, Shard
+from pytpu.distributed.tensor.debug import CommDebugMode
+
+dist.init_process_group("fake", rank=1, world_size=2)
+group, mesh, mode = dist.group.WORLD, dist.init_device_mesh("cpu", (2,)), CommDebugMode()
+
+
+def names():
+    return {str(operator): count for operator, count in mode.get_comm_counts().items()}
+
+
+with mode:
+    x = funcol.all_gather_tensor(torch.ones(4, 4), 0, group)
+    x = funcol.reduce_scatter_tensor(x, "sum", 0, group)
+    funcol.all_reduce_coalesced([x], "sum", group)
+assert names() == {
+    "c10d_functional.all_gather_into_tensor": 1,
+    "c10d_functional.reduce_scatter_tensor": 1,
+    "c10d_functional.all_reduce_coalesced": 1,
+}, names()
+with mode:
+    dist.all_reduce(torch.ones(2))
+    dist.all_gather([torch.ones(2), torch.ones(2)], torch.ones(2))
+    dist.all_gather_into_tensor(torch.ones(4), torch.ones(2))
+assert names() == {"c10d.allreduce_": 1, "c10d.allgather_": 1, "c10d._allgather_base_": 1}, names()
+x = DTensor.from_local(torch.ones(4, 8), mesh, [Shard(0)])
+y = DTensor.from_local(torch.ones(4, 32), mesh, [Shard(0)])
+with mode:
+    torch.mm(x, y)
+assert mode.get_total_counts() == 1, names()
+with mode:
+    x.redistribute(placements=[Replicate()])
+    x[3:]
+assert names() == {"c10d_functional.all_gather_into_tensor": 2}, names()
+"""
+
+
+def test_collectives_of_backend_fake_are_counted():
+    subprocess.run([sys.executable, "-c", FAKE], check=True, timeout=60)

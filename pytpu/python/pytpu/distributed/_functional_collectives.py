@@ -16,6 +16,7 @@ from ._groups import _get_group_tag, _resolve_process_group, get_group_rank, get
 from ._methods import _reduction
 from ._process_group import ProcessGroup
 from ._reduce_op import RedOpType, ReduceOp
+from ._watching import one_collective
 from .distributed_c10d import _find_pg_by_ranks_and_tag
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
@@ -163,7 +164,8 @@ def all_reduce_coalesced(
     self: list[Tensor], reduceOp: str | ReduceOp, group: RANK_TYPES, tag: str = ""
 ) -> list[Tensor]:
     """Return `all_reduce` of each tensor of a list."""
-    return [all_reduce(tensor, reduceOp, group, tag) for tensor in self]
+    with one_collective("all_reduce_coalesced"):
+        return [all_reduce(tensor, reduceOp, group, tag) for tensor in self]
 
 
 def all_gather_single(self: Tensor, gather_dim: int, group: RANK_TYPES, tag: str = "") -> Tensor:
@@ -208,17 +210,19 @@ def reduce_scatter_single(
 
 def all_gather_into_tensor_coalesced(self: list[Tensor], group: RANK_TYPES, tag: str = "") -> list[Tensor]:
     """Return `all_gather_single` along dimension 0 of each tensor of a list."""
-    return [all_gather_single(tensor, 0, group, tag) for tensor in self]
+    with one_collective("all_gather_into_tensor_coalesced"):
+        return [all_gather_single(tensor, 0, group, tag) for tensor in self]
 
 
 def reduce_scatter_tensor_coalesced(
     inputs: list[Tensor], reduceOp: str | ReduceOp, scatter_dim: list[int], group: RANK_TYPES, tag: str = ""
 ) -> list[Tensor]:
     """Return `reduce_scatter_single` of each tensor of a list, along its dimension of ``scatter_dim``."""
-    return [
-        reduce_scatter_single(tensor, reduceOp, dim, group, tag)
-        for tensor, dim in zip(inputs, scatter_dim, strict=True)
-    ]
+    with one_collective("reduce_scatter_tensor_coalesced"):
+        return [
+            reduce_scatter_single(tensor, reduceOp, dim, group, tag)
+            for tensor, dim in zip(inputs, scatter_dim, strict=True)
+        ]
 
 
 def all_to_all_single(
@@ -257,7 +261,8 @@ def permute_tensor(self: Tensor, src_dst: list[int], group: RANK_TYPES, tag: str
         group: the ranks.
         tag: ignored, unless ``group`` is a list of ranks.
     """
-    received = _tensors(group, tag)[1].permute(self.reshape(-1), list(enumerate(src_dst)))
+    with one_collective("all_to_all_single"):
+        received = _tensors(group, tag)[1].permute(self.reshape(-1), list(enumerate(src_dst)))
     return _as(AsyncCollectiveTensor, received)
 
 

@@ -14,10 +14,13 @@ _plain = _collectives.wait_tensor
 
 __all__ = [
     "all_gather_into_tensor",
+    "all_gather_into_tensor_coalesced",
     "all_reduce",
+    "all_reduce_coalesced",
     "all_to_all_single",
     "broadcast",
     "reduce_scatter_tensor",
+    "reduce_scatter_tensor_coalesced",
     "wait_tensor",
 ]
 
@@ -48,6 +51,24 @@ IN_PLACE = {
 def all_gather_into_tensor(input: Tensor, group_size: int, group_name: str) -> Tensor:
     """Return the tensors of all ranks, joined along the first dimension."""
     return _plain(_collectives.all_gather_single(input, 0, group_name))
+
+
+def all_gather_into_tensor_coalesced(inputs: list[Tensor], group_size: int, group_name: str) -> list[Tensor]:
+    """Return `all_gather_into_tensor` of each tensor of a list."""
+    return [_plain(each) for each in _collectives.all_gather_into_tensor_coalesced(inputs, group_name)]
+
+
+def all_reduce_coalesced(inputs: list[Tensor], reduce_op: str, group_name: str) -> list[Tensor]:
+    """Return `all_reduce` of each tensor of a list."""
+    return [_plain(each) for each in _collectives.all_reduce_coalesced(inputs, reduce_op, group_name)]
+
+
+def reduce_scatter_tensor_coalesced(
+    inputs: list[Tensor], reduce_op: str, group_size: int, group_name: str
+) -> list[Tensor]:
+    """Return `reduce_scatter_tensor` of each tensor of a list."""
+    dims = [0] * len(inputs)
+    return [_plain(each) for each in _collectives.reduce_scatter_tensor_coalesced(inputs, reduce_op, dims, group_name)]
 
 
 def all_reduce(input: Tensor, reduce_op: str, group_name: str) -> Tensor:

@@ -31,6 +31,7 @@ from ._options import (
 from ._process_group import _make_engine
 from ._reduce_op import RedOpType
 from ._trace import _TraceWork
+from ._watching import notify_functional
 from .constants import default_pg_timeout
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
@@ -335,6 +336,7 @@ class _MethodTensors:
 
         def run(x: Tensor) -> Tensor:
             y = x.clone()
+            notify_functional("all_reduce")
             self._engine.all_reduce([y], op, _WAIT)
             return y
 
@@ -350,6 +352,7 @@ class _MethodTensors:
 
         def run(x: Tensor) -> Tensor:
             y = x.clone()
+            notify_functional("reduce")
             self._engine.reduce([y], op, to, _WAIT)
             return y if self._rank == to else y.zero_()
 
@@ -360,6 +363,7 @@ class _MethodTensors:
 
         def run(x: Tensor) -> Tensor:
             y = x.clone()
+            notify_functional("broadcast")
             self._engine.broadcast([y], source, _WAIT)
             return y
 
@@ -370,6 +374,7 @@ class _MethodTensors:
 
         def run(x: Tensor) -> Tensor:
             y = x.new_empty((self._size * x.shape[0], *x.shape[1:]) if x.dim() else (self._size,))
+            notify_functional("all_gather")
             self._engine.all_gather([y], [x], _WAIT)
             return y
 
@@ -380,6 +385,7 @@ class _MethodTensors:
 
         def run(x: Tensor) -> Tensor:
             y = x.new_empty((x.shape[0] // self._size, *x.shape[1:]))
+            notify_functional("reduce_scatter")
             self._engine.reduce_scatter([y], [x], op, _WAIT)
             return y
 
@@ -395,6 +401,7 @@ class _MethodTensors:
 
         def run(x: Tensor) -> Tensor:
             y = x.new_empty((sum(received), *x.shape[1:]))
+            notify_functional("all_to_all")
             self._engine.all_to_all_single([y], [x], list(sent), list(received), _WAIT)
             return y
 

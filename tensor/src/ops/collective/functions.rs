@@ -5,19 +5,19 @@ use crate::comm::{self, Group, Ticket};
 use crate::op::Prim;
 use crate::schema::Arg;
 use crate::{DType, Device, DeviceKind, Error, Result, Scalar, Tensor, dispatch, ops};
-use std::cell::Cell;
+use std::cell::RefCell;
+use std::rc::Rc;
 
-/// The names of the kinds, in the order of [`calls`].
-const NAMES: [&str; 7] = ["all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "permute"];
+/// A function that is called with the name of each collective.
+pub type Observer = Rc<dyn Fn(&'static str)>;
 
 thread_local! {
-    /// The calls of this thread, by kind.
-    static CALLS: [Cell<u64>; NAMES.len()] = const { [const { Cell::new(0) }; NAMES.len()] };
+    static OBSERVER: RefCell<Option<Observer>> = const { RefCell::new(None) };
 }
 
-/// Return how many collectives of each kind this thread has called, those of gradients and of sharded tensors too.
-pub fn calls() -> [(&'static str, u64); NAMES.len()] {
-    CALLS.with(|calls| std::array::from_fn(|i| (NAMES[i], calls[i].get())))
+/// Call `observer` before each collective of this thread, those of gradients and of sharded tensors too.
+pub fn observe(observer: Option<Observer>) {
+    OBSERVER.set(observer);
 }
 
 /// Reserve the turn of a collective, and run or record it.
@@ -30,8 +30,8 @@ pub(super) fn call(kind: Kind, x: &Tensor, group: &Group) -> Result<Tensor> {
     let none = Ticket::NONE.operand()?;
     // A mistake must not take a turn, since the other ranks would wait for it.
     op.infer(&[x, &none]).map_err(|e| e.in_op(name))?;
-    if let Some(i) = NAMES.iter().position(|n| *n == name) {
-        CALLS.with(|calls| calls[i].set(calls[i].get() + 1));
+    if let Some(observer) = OBSERVER.with_borrow(Clone::clone) {
+        observer(name);
     }
     if !comm::needs_turn(group, x.device()) {
         return dispatch::call(op, &[x, &none]);

@@ -4,7 +4,7 @@ mod functions;
 mod programs;
 
 pub use functions::{
-    all_gather, all_reduce, all_to_all, broadcast, calls, check_mean, mean, mean_of_sum, permute, reduce,
+    Observer, all_gather, all_reduce, all_to_all, broadcast, check_mean, mean, mean_of_sum, observe, permute, reduce,
     reduce_scatter,
 };
 pub use programs::{TARGET, run};

@@ -2,7 +2,7 @@
 
 use super::{AsStrided, Expand, Permute, Reshape, Slice, infer_size, reshaped_strides};
 use crate::op::{Prim, all_dims, normalize_dim};
-use crate::{Dims, Error, Result, Tensor, dispatch};
+use crate::{Dims, Error, Result, Tensor, backend, dispatch};
 use smallvec::{SmallVec, smallvec};
 
 /// A view without dimension `d`. Remaining dimensions of size one, which may have any stride, keep theirs.
@@ -382,10 +382,10 @@ impl Tensor {
         let len = if offset >= 0 { rows.min(cols - offset) } else { (rows + offset).min(cols) }.max(0);
         // Crop to the rows and columns that the diagonal meets, then step through both at once.
         let (r0, c0) = if len == 0 { (0, 0) } else { ((-offset).max(0), offset.max(0)) };
-        let x = self.narrow(a as i64, r0, len)?.narrow(b as i64, c0, len)?;
         let mut order: Vec<i64> = (0..rank as i64).filter(|&d| d != a as i64 && d != b as i64).collect();
         order.extend([a as i64, b as i64]);
-        let x = x.permute(&order)?;
+        let x =
+            backend::deferring_views(|| self.narrow(a as i64, r0, len)?.narrow(b as i64, c0, len)?.permute(&order))?;
         let mut flat: Vec<i64> = x.dims()[..rank - 2].iter().map(|&n| n as i64).collect();
         flat.push(len * len);
         if len == 0 {

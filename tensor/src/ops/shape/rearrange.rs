@@ -18,11 +18,14 @@ fn split_evenly(x: &Tensor, parts: i64, dim: i64) -> Result<Vec<Tensor>> {
     }
     let d = normalize_dim(dim, x.dims().len())?;
     let (size, mut start) = (x.dims()[d] as i64, 0);
-    crate::ops::shape::collected((0..parts).map(|i| {
-        let len = size / parts + i64::from(i < size % parts);
-        start += len;
-        x.narrow(d as i64, start - len, len)
-    }))
+    crate::ops::shape::collected(
+        x,
+        (0..parts).map(|i| {
+            let len = size / parts + i64::from(i < size % parts);
+            start += len;
+            x.narrow(d as i64, start - len, len)
+        }),
+    )
 }
 
 /// Split before each of the given positions, which follow the rules of Python slices.
@@ -36,11 +39,14 @@ fn split_before(x: &Tensor, at: &[i64], dim: i64) -> Result<Vec<Tensor>> {
     let size = x.dims()[d] as i64;
     let place = |i: i64| (if i < 0 { i + size } else { i }).clamp(0, size);
     let mut start = 0;
-    crate::ops::shape::collected(at.iter().map(|&i| place(i)).chain([size]).map(|end| {
-        let part = x.narrow(d as i64, start, (end - start).max(0));
-        start = end;
-        part
-    }))
+    crate::ops::shape::collected(
+        x,
+        at.iter().map(|&i| place(i)).chain([size]).map(|end| {
+            let part = x.narrow(d as i64, start, (end - start).max(0));
+            start = end;
+            part
+        }),
+    )
 }
 
 /// `hsplit` and related functions: an even split, or one before given positions, along a dimension.

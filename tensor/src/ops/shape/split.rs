@@ -4,7 +4,7 @@ use crate::graph::{BackwardFn, Edge, Node};
 use crate::op::{Grads, normalize_dim};
 use crate::ops::concat::cat;
 use crate::view::Made;
-use crate::{Error, GradRef, Meta, Result, Tensor, state};
+use crate::{Error, GradRef, Meta, Result, Tensor, backend, state};
 use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::memory;
 
@@ -55,19 +55,21 @@ pub(super) fn changeable(views: Vec<Tensor>) -> Vec<Tensor> {
     views
 }
 
-/// A list of views. The user chooses its length.
-pub(crate) fn collected(views: impl Iterator<Item = Result<Tensor>>) -> Result<Vec<Tensor>> {
+/// A list of views of `x`. The user chooses its length.
+pub(crate) fn collected(x: &Tensor, views: impl Iterator<Item = Result<Tensor>>) -> Result<Vec<Tensor>> {
     /// Bytes of a view: its block, the description of the view, and the object of a binding.
     const VIEW: usize = 1024;
     let n = views.size_hint().0;
     if n > 1 << 12 {
         memory::expect_room(n.saturating_mul(VIEW));
     }
-    let mut all = memory::with_capacity(n);
-    for view in views {
-        memory::push(&mut all, view?);
-    }
-    Ok(all)
+    backend::taking_apart(x.device(), || {
+        let mut all = memory::with_capacity(n);
+        for view in views {
+            memory::push(&mut all, view?);
+        }
+        Ok(all)
+    })
 }
 
 impl Tensor {
@@ -172,9 +174,9 @@ impl Tensor {
         views: impl Iterator<Item = Result<Tensor>>,
     ) -> Result<Vec<Tensor>> {
         if !state::grad_enabled() {
-            return collected(views);
+            return collected(self, views);
         }
-        let y: Vec<Tensor> = state::no_grad(|| collected(views))?;
+        let y: Vec<Tensor> = state::no_grad(|| collected(self, views))?;
         set_made(&y, Made::OneOfMany);
         if y.is_empty() || !self.requires_grad() {
             return Ok(y);

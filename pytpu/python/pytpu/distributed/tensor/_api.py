@@ -57,13 +57,13 @@ _meshes: dict[int, DeviceMesh] = {}
 _lock = threading.Lock()
 
 
-class _Agreed(threading.local):
-    """How many collectives of this thread agreed on the seeds of new meshes. `CommDebugMode` leaves them out."""
+class _Agreeing(threading.local):
+    """Whether this thread agrees on the seed of a new mesh. `CommDebugMode` leaves such collectives out."""
 
-    broadcasts = 0
+    is_active = False
 
 
-_agreed = _Agreed()
+_agreeing = _Agreeing()
 
 
 def _number(mesh: DeviceMesh, device: _device) -> int:
@@ -78,9 +78,11 @@ def _number(mesh: DeviceMesh, device: _device) -> int:
     if known == groups:
         return number
     ranks = mesh.mesh.flatten().tolist()
-    before = _C._collective_calls()["broadcast"]
-    number = _C._sharded_mesh(ranks, list(mesh.shape), mesh.get_rank(), groups, device)
-    _agreed.broadcasts += _C._collective_calls()["broadcast"] - before
+    _agreeing.is_active = True
+    try:
+        number = _C._sharded_mesh(ranks, list(mesh.shape), mesh.get_rank(), groups, device)
+    finally:
+        _agreeing.is_active = False
     with _lock:
         _numbers[key], _meshes[number] = (number, groups), mesh
     return number
@@ -144,7 +146,8 @@ class _DTensorMeta(_C._TensorMeta):
                 stacklevel=2,
             )
         placed, number = [_packed(p) for p in spec.placements], _number(spec.mesh, local_tensor.device)
-        made = _C._sharded_from_local(local_tensor.detach(), number, placed, list(spec.shape), None)
+        strides = None if spec.tensor_meta is None else list(spec.tensor_meta.stride)
+        made = _C._sharded_from_local(local_tensor.detach(), number, placed, list(spec.shape), None, strides)
         return made.requires_grad_(requires_grad)
 
 
@@ -179,7 +182,7 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
             run_check: whether to compare dtypes and sizes over ranks, and to give replicated dimensions the elements of
                 the first rank.
             shape: the sizes of the whole. The default takes parts of equal sizes.
-            stride: the strides of the whole, given together with ``shape``.
+            stride: the strides of the whole, given together with ``shape``. Strides that leave gaps are ignored.
             grad_placements: the placements whose part is the gradient of ``local_tensor``. The default is
                 ``placements``, with pending reductions replicated.
 
@@ -204,7 +207,7 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
             layout = (tuple(local_tensor.shape), local_tensor.stride()) if shape is None else ()
             _check_equal((str(local_tensor.dtype), local_tensor.requires_grad, *layout), mesh)
         if shape is None:
-            shape, _ = compute_global_tensor_info(local_tensor.shape, local_tensor.stride(), mesh, placed)
+            shape, stride = compute_global_tensor_info(local_tensor.shape, local_tensor.stride(), mesh, placed)
         if run_check:
             with no_grad():
                 for dim, placement in enumerate(placed):
@@ -216,11 +219,12 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
         gradient = None
         if grad_placements is not None:
             gradient = [_packed(p) for p in _placements(grad_placements, mesh, local_tensor.ndim)]
-        made = _C._sharded_from_local(local_tensor, number, [_packed(p) for p in placed], list(shape), gradient)
+        packed, strides = [_packed(p) for p in placed], None if stride is None else list(stride)
+        made = _C._sharded_from_local(local_tensor, number, packed, list(shape), gradient, strides)
         return made  # type: ignore[no-any-return]  # The class was set below.
 
     def to_local(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
-        """Return the part of this rank. It is differentiable.
+        """Return the part of this rank. It is differentiable. Without recording, each call returns the same tensor.
 
         Args:
             grad_placements: the placements that its gradient has. The default is those of the tensor, with pending
