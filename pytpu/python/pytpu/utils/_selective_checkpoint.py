@@ -4,7 +4,8 @@ PyTorch calls the policy below autograd, for the operators of a function. Here a
 and `_operator` names the operator that PyTorch would run for each: `linear` with a bias is `aten.addmm`, `conv2d` is
 `aten.convolution`.
 
-The first run keeps the results of the chosen operators, in order. The second run uses them instead of computing them.
+The policy is called in the first run, which keeps the results of the chosen operators, in order. The second run uses
+them instead of computing them. Operators in place are shown to the policy, and always run again.
 The tensors that a chosen operator saves for backward do not go through the frame of the checkpoint. A saved tensor may
 be an argument of the operator, which the second run makes again, or a result, which is kept. Any other saved tensor is
 kept separately.
@@ -83,7 +84,7 @@ def _operator(function, args, kwargs):
     function.
     """
     name = getattr(function, "__name__", "")
-    if name.startswith("__") or name.endswith("_"):
+    if name.startswith("__"):
         return None
     if name == "linear":
         x, w, *rest = (*args, *(kwargs[k] for k in ("input", "weight", "bias") if k in kwargs))
@@ -100,6 +101,8 @@ def _operator(function, args, kwargs):
     if packet is None:
         return None
     names = packet.overloads()
+    if "correction" in names and "unbiased" not in kwargs and not (len(args) > 1 and isinstance(args[1], bool)):
+        return packet.correction, args, kwargs
     if "dim" in names and (len(args) > 1 and isinstance(args[1], int) or "dim" in kwargs):
         return packet.dim, args, kwargs
     return getattr(packet, "default" if "default" in names else names[0]), args, kwargs
@@ -217,6 +220,12 @@ class _Known(torch.autograd.Function):
 
 
 _RECOMPUTED = object()
+_VIEW = object()
+_CONSUMED = object()
+_MISMATCH = (
+    "This can happen if the operations in the checkpointed region are nondeterministic or depend on global state that "
+    "changed between forward and backward."
+)
 
 
 class _Mode(TorchFunctionMode):
@@ -226,11 +235,14 @@ class _Mode(TorchFunctionMode):
         self.policy, self.storage, self.allow_mutation = policy, storage, allow_mutation
         self.context = SelectiveCheckpointContext(is_recompute=is_recompute)
         self.frame = None
+        # The number of calls of each operator in the second run.
+        self.calls = {}
 
     def __enter__(self):
         from .checkpoint import current_frame
 
         self.frame = current_frame()
+        self.calls.clear()
         return super().__enter__()
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
@@ -246,13 +258,24 @@ class _Mode(TorchFunctionMode):
         if found is None or found[0] in SAC_IGNORED_OPS:
             return func(*args, **kwargs)
         operator, its_args, its_kwargs = found
-        policy = self.policy(self.context, operator, *its_args, **its_kwargs)
-        if isinstance(policy, bool):
-            policy = CheckpointPolicy.MUST_SAVE if policy else CheckpointPolicy.PREFER_RECOMPUTE
-        if policy not in _SAVE and policy not in _OFFLOAD:
+        if self.context.is_recompute:
+            return self._again(operator, func, args, kwargs)
+        if getattr(func, "__name__", "") == "linear":
+            # PyTorch transposes the weight by an operator of its own, a view.
+            self._decide(_aten.t.default, its_args[-1].t())
+        policy = self._decide(operator, *its_args, **its_kwargs)
+        is_in_place = operator.__name__.partition(".")[0].endswith("_")
+        if is_in_place or policy not in _SAVE and policy not in _OFFLOAD:
+            self.storage.setdefault(operator, []).append(_RECOMPUTED)
             return func(*args, **kwargs)
-        run = self._again if self.context.is_recompute else self._first
-        return run(operator, policy in _OFFLOAD, func, args, kwargs)
+        return self._first(operator, policy in _OFFLOAD, func, args, kwargs)
+
+    def _decide(self, operator, *args, **kwargs):
+        """Return what the policy says about a call of an operator."""
+        policy = self.policy(self.context, operator, *args, **kwargs)
+        if isinstance(policy, bool):
+            return CheckpointPolicy.MUST_SAVE if policy else CheckpointPolicy.PREFER_RECOMPUTE
+        return policy
 
     def _first(self, operator, offload, func, args, kwargs):
         """Run the operator and keep its results."""
@@ -270,7 +293,7 @@ class _Mode(TorchFunctionMode):
         memory = {t._storage_id() for t in arguments}
         if any(t._storage_id() in memory for t in outputs):
             # Views cost nothing, so the second run makes them again.
-            self.storage.setdefault(operator, []).append(_RECOMPUTED)
+            self.storage.setdefault(operator, []).append(_VIEW)
             return out
         results = _Results(out, offload)
         for s in saved:
@@ -282,20 +305,29 @@ class _Mode(TorchFunctionMode):
         self.storage.setdefault(operator, []).append(results)
         return out
 
-    def _again(self, operator, offload, func, args, kwargs):
-        """Return the results of the first run."""
+    def _again(self, operator, func, args, kwargs):
+        """Return the results of the first run, or compute them again."""
         kept = self.storage.get(operator)
         if kept is None:
-            raise RuntimeError(f"{operator} encountered during backward, but not found in storage")
-        if not kept:
+            raise RuntimeError(f"{operator} encountered during backward but not found in storage. {_MISMATCH}")
+        i = self.calls.get(operator, 0)
+        self.calls[operator] = i + 1
+        if i >= len(kept):
+            raise RuntimeError(
+                f"{operator} invocation index {i} encountered during backward but not found in storage. {_MISMATCH}"
+            )
+        results = kept[i]
+        if results is _CONSUMED:
             raise RuntimeError(
                 "Trying to backward an extra time. You are only allowed to backward once on any region computed under "
                 "selective activation checkpoint."
             )
-        results = kept.pop(0)
         if results is _RECOMPUTED:
+            return func(*args, **kwargs)
+        if results is _VIEW:
             with saved_tensors_hooks(lambda x: x, lambda x: x):
                 return func(*args, **kwargs)
+        kept[i] = _CONSUMED
         if not self.allow_mutation:
             results.check()
         if results.needs_arguments:
