@@ -51,3 +51,12 @@ def test_rms_norm_gives_the_inputs_dtype(device):
     for dtype in (torch.float64, torch.bfloat16, torch.float32):
         x = torch.ones(2, 3, dtype=dtype, device=device)
         assert torch.nn.functional.rms_norm(x, (3,), torch.ones(3, device=device)).dtype == dtype
+
+
+def test_local_response_norm_of_integers_is_a_float(device):
+    x = torch.arange(12, device=device).reshape(1, 4, 3)
+    y = torch.nn.functional.local_response_norm(x, 2)
+    assert y.dtype is torch.float32
+    # The mean of integers is an integer, as in PyTorch.
+    want = [0.0, 1.0, 1.9997001, 2.9991004, 3.9976015, 4.9947567, 5.9901195, 6.9832468, 7.9737015, 8.961048, 9.944857]
+    assert y.flatten().tolist() == pytest.approx([*want, 10.924706], rel=1e-6)

@@ -223,7 +223,7 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
         k: Number that is added.
 
     Returns:
-        Tensor of the shape of `input`.
+        Tensor of the shape of `input`. The mean of `int64` is rounded down, and the result is floating point.
 
     Raises:
         ValueError: `input` has fewer than three dimensions.
@@ -250,7 +250,8 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
         square = square.reshape(shape[0], 1, shape[1], shape[2], -1)
         square = pad(square, (0, 0, 0, 0, size // 2, (size - 1) // 2))
         mean = avg_pool3d(square, (size, 1, 1), stride=1).squeeze(1).reshape(shape)
-    return (wide / (mean * alpha + k) ** beta).to(input.dtype)
+    y = wide / (mean * alpha + k) ** beta
+    return y.to(input.dtype) if wide is not input else y
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
