@@ -2,7 +2,8 @@
 //!
 //! Every value is first mapped to an unsigned key with the same order (NaN greatest, both zeros equal). So the
 //! algorithms exist only for 32-bit and 64-bit keys. If PyTorch's order of equal values is visible in indices, it is
-//! reproduced: `sort` is always stable, and `topk`, `median` and `kthvalue` use PyTorch's selection algorithms.
+//! reproduced: `sort` is always stable, `median` takes the element that a stable sort would, and `topk`, `kthvalue` and
+//! `mode` use PyTorch's algorithms.
 //!
 //! `values` and `indices` are distinct views. `indices` is I64. A reduced dimension has size 1 in them.
 
@@ -261,8 +262,47 @@ pub fn median(
         let numbers = keys.len() - keys.iter().filter(|k| is_nan(k)).count();
         let nth = numbers.saturating_sub(1) / 2;
         let mut a: Vec<(u64, usize)> = memory::collect(keys.iter().copied().zip(0..));
-        nth_element(&mut a, nth, &|x, y| x.0 < y.0);
-        a[nth].1
+        a.select_nth_unstable(nth).1.1
+    });
+    Ok(())
+}
+
+/// Rows up to this length are sorted by insertion, which is stable and allows comparisons that are no order.
+const FEW: usize = 16;
+
+/// Find the most frequent value along `dim`, the smallest of several, and the position that PyTorch reports: of equal
+/// elements the last one after its sort, which is not stable. Every NaN counts for itself. In a short row no comparison
+/// with NaN holds, as in PyTorch. In a longer one NaN are the largest.
+///
+/// # Errors
+/// Fails if the dimension is empty.
+pub fn mode(x: &View, dim: usize, values: &mut ViewMut, indices: &mut ViewMut) -> Result<(), KernelError> {
+    if dim_size(x, dim) == 0 {
+        return Err(KernelError::IndexOutOfRange(format!(
+            "mode(): Expected reduction dim {dim} to have non-zero size."
+        )));
+    }
+    let nan = x.dtype().is_float().then(|| last_key(x.dtype()));
+    select_one(x, dim, values, indices, |keys| {
+        let is_nan = |k: u64| Some(k) == nan;
+        let mut a: Vec<(u64, usize)> = memory::collect(keys.iter().copied().zip(0..));
+        if a.len() <= FEW {
+            introsort(&mut a, &|x, y| x.0 < y.0 && !is_nan(y.0));
+        } else {
+            introsort(&mut a, &|x, y| x.0 < y.0);
+        }
+        let (mut best, mut most, mut run) = (0, 0, 0);
+        for (i, &(key, at)) in a.iter().enumerate() {
+            run += 1;
+            let ends = a.get(i + 1).is_none_or(|next| next.0 != key) || is_nan(key);
+            if ends && run > most {
+                (best, most) = (at, run);
+            }
+            if ends {
+                run = 0;
+            }
+        }
+        best
     });
     Ok(())
 }

@@ -262,3 +262,20 @@ fn histc_counts_in_given_bins_and_in_the_range_of_the_data() {
     assert!(run(&x, 0.0, 0.0, 3).unwrap_err().to_string().contains("is not finite"));
     assert!(run(&x, 3.0, 1.0, 3).unwrap_err().to_string().contains("max must be larger than min"));
 }
+
+#[test]
+fn median_and_mode_find_pytorchs_positions_among_equal_elements() {
+    for (x, middle, last) in [
+        (vec![1.0, 1.0, 1.0, 1.0], 1, 3),
+        (vec![1.0, 0.0, 1.0, 2.0], 0, 2),
+        (vec![1.0, 1.0, 0.0, 2.0, 1.0], 1, 4),
+        (vec![3.0; 6], 2, 5),
+    ] {
+        assert_eq!(one(&x, |x, v, i| median(x, 0, false, v, i)).1, middle, "{x:?}");
+        assert_eq!(one(&x, |x, v, i| median(x, 0, true, v, i)).1, middle, "{x:?}");
+        assert_eq!(one(&x, |x, v, i| mode(x, 0, v, i)).1, last, "{x:?}");
+    }
+    // Comparisons with NaN are false, so NaN part the others.
+    assert_eq!(one(&[1.0, NAN, 1.0, NAN, NAN], |x, v, i| mode(x, 0, v, i)), (1.0, 0));
+    assert_eq!(one(&[NAN, 2.0, 2.0, NAN, 3.0], |x, v, i| mode(x, 0, v, i)), (2.0, 2));
+}

@@ -4,10 +4,11 @@ use super::{refuse_later, sizes};
 use crate::op::normalize_dim;
 use crate::ops::concat::cat;
 use crate::ops::indexing::{self, count_up};
-use crate::ops::pointwise::{select, select_scalar};
+use crate::ops::pointwise::{kernel_error, select, select_scalar};
 use crate::ops::sort::sort;
 use crate::schema::{Args, Ret};
-use crate::{DType, Dims, Error, Result, Scalar, Tensor};
+use crate::{DType, DeviceKind, Dims, Error, Result, Scalar, Tensor};
+use torchtpu_kernels::sort as kernels;
 
 /// `torch.quantile` and, without NaN, `torch.nanquantile`.
 fn quantile(name: &str, x: &Tensor, q: &Tensor, dim: Option<i64>, keep: bool, how: &str, skip: bool) -> Result<Tensor> {
@@ -112,7 +113,19 @@ pub(super) fn quantile_row(a: &Args<'_>, name: &str, skip: bool) -> Result<Ret> 
     Ok(quantile(name, x, &q, a.opt_int(2)?, a.bool(3)?, a.str(4)?, skip)?.into())
 }
 
-/// The most frequent element along a dimension, the smallest of several, and the position of its last occurrence.
+/// The position of the mode along a dimension, which keeps size 1.
+fn mode_on_cpu(x: &Tensor, d: usize) -> Result<Tensor> {
+    let x = x.detach().resolved()?;
+    let mut dims = *x.dims();
+    dims.set(d, 1);
+    let values = Tensor::empty(&x.meta().with_dims(dims))?;
+    let at = Tensor::empty(&values.meta().with_dtype(DType::I64))?;
+    kernels::mode(&x.view(), d, &mut values.view_mut(), &mut at.view_mut()).map_err(kernel_error)?;
+    Ok(at)
+}
+
+/// The most frequent element along a dimension, the smallest of several, and the position of its last occurrence. On
+/// `cpu` it is the last one after PyTorch's sort.
 pub(super) fn mode(x: &Tensor, dim: i64, keep: bool) -> Result<(Tensor, Tensor)> {
     let rank = x.dims().len();
     let d = normalize_dim(dim, rank)?;
@@ -124,6 +137,11 @@ pub(super) fn mode(x: &Tensor, dim: i64, keep: bool) -> Result<(Tensor, Tensor)>
         return Err(Error::index(format!("mode(): Expected reduction dim {d} to have non-zero size.")));
     }
     let dim = d as i64;
+    if x.device().kind == DeviceKind::Cpu && !x.dtype().is_complex() {
+        let at = mode_on_cpu(x, d)?;
+        let values = indexing::gather(x, dim, &at)?;
+        return if keep { Ok((values, at)) } else { Ok((values.squeeze(dim)?, at.squeeze(dim)?)) };
+    }
     let (sorted, from) = sort(x, dim, false, true)?;
     // The length of the run of equal elements that ends at each position, counted from the start of the run.
     let mut along = Dims::filled(1, rank);
