@@ -3,6 +3,7 @@
 use crate::graph::{BackwardFn, with_backward};
 use crate::op::{Grads, normalize_dim};
 use crate::ops::pointwise::{select, select_scalar};
+use crate::policy::{Policies, Policy};
 use crate::schema::{Ret, Row, Sample, Scope, Tier, n, positive, t};
 use crate::types::compute::{expect_float, narrowed};
 use crate::{DType, Dims, Error, Result, Scalar, Tensor, state};
@@ -143,6 +144,7 @@ pub const ROWS: &[Row] = &[
         },
         || vec![Sample::new(vec![t(&[3, 4]), n(0.1), n(2), n(-8), n(7)]).no_gradient()],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .no_out()
     .scope(Scope::Function),
     Row::new(

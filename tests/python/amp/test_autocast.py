@@ -355,3 +355,48 @@ def test_a_scaler_is_used_in_order():
         scaler.unscale_(torch.optim.SGD([half], lr=1.0))
     off = torch.amp.GradScaler("cpu", enabled=False)
     assert off.scale(p) is p and off.get_scale() == 1 and off.state_dict() == {}
+
+
+DECOMPOSITIONS = {
+    "svdvals": torch.linalg.svdvals,
+    "svd": torch.linalg.svd,
+    "torch.svd": torch.svd,
+    "eigvalsh": torch.linalg.eigvalsh,
+    "eigh": torch.linalg.eigh,
+    "qr": torch.linalg.qr,
+    "inv": torch.linalg.inv,
+    "inv_ex": lambda x: torch.linalg.inv_ex(x)[0],
+    "inverse": torch.inverse,
+    "pinverse": torch.pinverse,
+    "cond": torch.linalg.cond,
+    "solve": lambda x: torch.linalg.solve(x, x),
+    "lstsq": lambda x: torch.linalg.lstsq(x, x)[0],
+    "cholesky": torch.linalg.cholesky,
+    "cholesky_ex": lambda x: torch.linalg.cholesky_ex(x)[0],
+    "cholesky_solve": lambda x: torch.cholesky_solve(x, x),
+    "cholesky_inverse": torch.cholesky_inverse,
+    "householder_product": lambda x: torch.linalg.householder_product(x, x[0]),
+    "geqrf": torch.geqrf,
+    "tensorinv": lambda x: torch.linalg.tensorinv(x, 1),
+    "tensorsolve": lambda x: torch.linalg.tensorsolve(x, x[0]),
+    "triangular_solve": lambda x: torch.triangular_solve(x, x)[0],
+}
+
+
+@pytest.mark.parametrize("name", DECOMPOSITIONS)
+def test_decompositions_are_computed_in_float32_on_cpu(name):
+    x = torch.eye(3, dtype=BF16) * 2
+    with torch.autocast("cpu", dtype=BF16):
+        y = DECOMPOSITIONS[name](x)
+    assert all(t.dtype is F32 for t in (y if isinstance(y, tuple) else [y]))
+    with pytest.raises((NotImplementedError, RuntimeError)):
+        DECOMPOSITIONS[name](x)
+
+
+def test_decompositions_that_autocast_does_not_know_refuse_16_bits():
+    x = torch.eye(3, dtype=BF16)
+    with torch.autocast("cpu", dtype=BF16):
+        assert torch.linalg.eigvals(x).dtype is torch.complex64 and torch.linalg.matrix_rank(x).item() == 3
+        for f in (torch.linalg.det, torch.linalg.lu, torch.linalg.lu_factor, torch.linalg.slogdet):
+            with pytest.raises(NotImplementedError, match="BFloat16"):
+                f(x)

@@ -9,6 +9,7 @@ use super::{
 use crate::axes::Axes;
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn, same_device};
 use crate::ops::indexing::tril;
+use crate::policy::{Policies, Policy};
 use crate::schema::{Row, Scope, Tier, n, t};
 use crate::{Error, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;
@@ -179,6 +180,7 @@ pub const ROWS: &[Row] = &[
         |a| Ok(cholesky_ex("linalg.cholesky", a.tensor(0)?, a.bool(1)?, true)?.0.into()),
         || vec![any(vec![definite(&[2, 3, 3])]).no_gradient(), any(vec![definite(&[3, 3]), n(true)]).no_gradient()],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc(
         "Return the lower triangular `L` with `input = L @ L^H`, for each matrix of `input` `(..., n, n)`, `float32`, \
          `float64` or complex. With `upper`, return `U` with `input = U^H @ U`. Only the triangle of that side is \
@@ -191,6 +193,7 @@ pub const ROWS: &[Row] = &[
         |a| pair_of(cholesky_ex("linalg.cholesky", a.tensor(0)?, a.bool(1)?, a.bool(2)?)?),
         || vec![any(vec![definite(&[3, 3])]).no_gradient()],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc(
         "Return the result of `torch.linalg.cholesky` as `L`, and `info`, `int32`: 0 for each matrix, or the order of \
          its first leading minor that is not positive. A failure raises `torch.linalg.LinAlgError` with \
@@ -209,6 +212,7 @@ pub const ROWS: &[Row] = &[
             ]
         },
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc(
         "Return `x` with `A @ x = input`, for `input` `(..., n, k)` and the Cholesky factor `input2` `(..., n, n)` of \
          `A`: `A = input2 @ input2^H`, or `A = input2^H @ input2` with `upper`. Only the triangle is read. Batches \
@@ -220,6 +224,7 @@ pub const ROWS: &[Row] = &[
         |a| Ok(cholesky_inverse(a.tensor(0)?, a.bool(1)?)?.into()),
         || vec![any(vec![definite(&[3, 3])]).no_gradient(), any(vec![definite(&[3, 3]), n(true)]).no_gradient()],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc(
         "Return the inverse of each matrix whose Cholesky factor `input` `(..., n, n)` holds, as a lower triangle, or \
          an upper one with `upper`.",

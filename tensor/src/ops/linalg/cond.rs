@@ -5,6 +5,7 @@ use super::norm::{Order, matrix_norm};
 use super::svd::svdvals;
 use super::{any, batch_and, expect_square};
 use crate::ops::pointwise;
+use crate::policy::{Policies, Policy};
 use crate::schema::{Row, SampleArg, Scope, Tier, n, t};
 use crate::{Error, Result, Scalar, Tensor};
 
@@ -60,6 +61,7 @@ pub const ROWS: &[Row] = &[
         |a| Ok(cond(a.tensor(0)?, a.opt_float(1)?.map(Order::Number))?.into()),
         || vec![any(vec![t(&[2, 3, 4])]), any(vec![t(&[3, 3]), n(1)])],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc(
         "Return the condition number of each matrix of `input` `(..., m, n)`. For `p` of None or 2 it is the largest \
          singular value divided by the smallest, for -2 the reverse. For `\"fro\"`, `\"nuc\"`, 1, -1, `inf` and \
@@ -73,5 +75,6 @@ pub const ROWS: &[Row] = &[
         |a| Ok(cond(a.tensor(0)?, Some(Order::Name(a.str(1)?)))?.into()),
         || vec![any(vec![t(&[3, 3]), SampleArg::Str("fro")])],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .scope(Scope::Nn),
 ];

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::axes::Axes;
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn};
+use crate::policy::{Policies, Policy};
 use crate::schema::{Row, Scope, Tier, t};
 use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;
@@ -114,6 +115,7 @@ pub const ROWS: &[Row] = &[
         |a| pair_of(eig("linalg.eig", a.tensor(0)?, true)?),
         || vec![any(vec![t(&[3, 3])]).no_gradient()],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc(
         "Return the `eigenvalues` `(..., n)` and the `eigenvectors` `(..., n, n)`, as columns of length 1, of square \
          matrices `input` `(..., n, n)`, `float32`, `float64` or complex. Both results are complex, and the order is \
@@ -127,6 +129,7 @@ pub const ROWS: &[Row] = &[
         |a| Ok(eig("linalg.eigvals", a.tensor(0)?, false)?.0.into()),
         || vec![any(vec![t(&[3, 3])])],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc("Return the complex eigenvalues `(..., n)` of square matrices `input` `(..., n, n)`, in no defined order.")
     .scope(Scope::Nn),
 ];

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::axes::Axes;
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn};
+use crate::policy::{Policies, Policy};
 use crate::schema::{Row, SampleArg, Scope, Tier};
 use crate::{Dims, Error, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;
@@ -116,6 +117,7 @@ pub const ROWS: &[Row] = &[
             ]
         },
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc(
         "Return the real `eigenvalues` `(..., n)`, in ascending order, and the orthonormal `eigenvectors` `(..., n, \
          n)`, as columns, of symmetric or Hermitian matrices `input` `(..., n, n)`, `float32`, `float64` or complex. \
@@ -130,6 +132,7 @@ pub const ROWS: &[Row] = &[
         |a| Ok(eigh("linalg.eigvalsh", a.tensor(0)?, a.str(1)?, false)?.0.into()),
         || vec![any(vec![definite(&[3, 3])]).no_gradient()],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc(
         "Return the eigenvalues `(..., n)`, real and in ascending order, of symmetric or Hermitian matrices `input` \
          `(..., n, n)`. Only the triangle `UPLO`, `\"L\"` or `\"U\"`, is read.",

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::axes::Axes;
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn};
+use crate::policy::{Policies, Policy};
 use crate::schema::{Row, Scope, Tier, t};
 use crate::{DType, Error, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;
@@ -88,6 +89,7 @@ pub const ROWS: &[Row] = &[
         |a| Ok(inv("linalg.inv", a.tensor(0)?)?.into()),
         || vec![any(vec![t(&[2, 3, 3])])],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc(
         "Return the inverse of each matrix of `A` `(..., n, n)`, `float32`, `float64` or complex. A singular matrix \
          raises `torch.linalg.LinAlgError`. To multiply with an inverse, `torch.linalg.solve` is faster and more \
@@ -100,6 +102,7 @@ pub const ROWS: &[Row] = &[
         |a| pair_of(inv_ex("linalg.inv", a.tensor(0)?, a.bool(1)?)?),
         || vec![any(vec![t(&[3, 3])])],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc(
         "Return the result of `torch.linalg.inv` as `inverse`, and `info`, `int32`: 0 for each matrix, or the number, \
          from 1, of a pivot that is zero. A singular matrix raises `torch.linalg.LinAlgError` with `check_errors` \
@@ -113,5 +116,6 @@ pub const ROWS: &[Row] = &[
         |a| Ok(inv("linalg.inv", a.tensor(0)?)?.into()),
         || vec![any(vec![t(&[3, 3])])],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc("Alias of `torch.linalg.inv`."),
 ];

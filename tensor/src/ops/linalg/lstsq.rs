@@ -4,6 +4,7 @@ use super::pinv::{number, pinv};
 use super::solve::is_vector;
 use super::svd::svdvals;
 use super::{any, batch_and, matrix_size, same_batch, tuple};
+use crate::policy::{Policies, Policy};
 use crate::schema::{Ret, Row, Sample, SampleArg, Scope, Tier, t};
 use crate::{DType, DeviceKind, Error, Result, Scalar, Tensor};
 
@@ -91,6 +92,7 @@ pub const ROWS: &[Row] = &[Row::new(
         ]
     },
 )
+.autocast(Policies::cpu(Policy::Full))
 .doc(
     "Return the `solution` `(..., n, k)` with the least `|input @ x - b|`, and of those with the least `|x|`, for \
          `input` `(..., m, n)` and `b` `(..., m, k)` of one dtype. `driver` is `\"gelsy\"` (the default), `\"gels\"`, \

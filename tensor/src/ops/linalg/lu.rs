@@ -9,6 +9,7 @@ use super::{
 use crate::axes::Axes;
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn};
 use crate::ops::indexing::{tril, triu};
+use crate::policy::{Policies, Policy};
 use crate::schema::{Fill, Ret, Row, SampleArg, Scope, Tier, n, t};
 use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 use smallvec::smallvec;
@@ -312,6 +313,7 @@ pub const ROWS: &[Row] = &[
         |a| tuple(lu_factor(a.tensor(0)?, a.bool(1)?, a.bool(2)?)?),
         || vec![any(vec![t(&[3, 3])])],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc("Return the results of `torch.linalg.lu_factor_ex`, where `check_errors` is True unless given.")
     .scope(Scope::Function)
     .no_out()
@@ -371,5 +373,6 @@ pub const ROWS: &[Row] = &[
         |a| Ok(lu_solve(a.tensor(1)?, a.tensor(2)?, a.tensor(0)?, true, false)?.into()),
         || vec![any(vec![t(&[3, 2]), definite(&[3, 3]), SampleArg::Tensor(vec![3], Fill::Pivots)])],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc("Return `torch.linalg.lu_solve(LU_data, LU_pivots, input)`: `x` with `A @ x = input`."),
 ];

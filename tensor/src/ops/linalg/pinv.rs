@@ -8,6 +8,7 @@ use super::{
 use crate::axes::Axes;
 use crate::op::{Fused, Outs, Prim, Saves, VjpFn};
 use crate::ops::pointwise;
+use crate::policy::{Policies, Policy};
 use crate::schema::{Fill, Row, SampleArg, Scope, Tier, n, t};
 use crate::{DType, Dims, Meta, Result, Scalar, Tensor, dispatch};
 use smallvec::smallvec;
@@ -183,6 +184,7 @@ pub const ROWS: &[Row] = &[
         },
         || vec![any(vec![t(&[3, 4])])],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc(
         "Return the pseudoinverse of each matrix of `input`. It is `torch.linalg.pinv` with `atol=0` and \
          `rtol=rcond`.",

@@ -8,6 +8,7 @@ use super::{
 use crate::axes::Axes;
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn};
 use crate::ops::indexing::{tril, triu};
+use crate::policy::{Policies, Policy};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, n, t};
 use crate::{Dims, Error, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;
@@ -297,6 +298,7 @@ pub const ROWS: &[Row] = &[
             ]
         },
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc(
         "Return `Q`, with orthonormal columns, and upper triangular `R`, with `A = Q @ R`, for each matrix of `A` \
          `(..., m, n)`, `float32`, `float64` or complex. `mode=\"reduced\"` gives `Q` `(..., m, k)` and `R` `(..., k, \
@@ -311,6 +313,7 @@ pub const ROWS: &[Row] = &[
         |a| pair_of(geqrf(a.tensor(0)?)?),
         || vec![any(vec![t(&[4, 3])]).no_gradient()],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc(
         "Return the QR decomposition of each matrix of `input` `(..., m, n)` as LAPACK keeps it. `a` holds `R` and, \
          below its diagonal, the vectors of the reflectors, and `tau` `(..., min(m, n))` their factors. \
@@ -323,6 +326,7 @@ pub const ROWS: &[Row] = &[
         |a| Ok(householder_product(a.tensor(0)?, a.tensor(1)?)?.into()),
         || vec![any(vec![t(&[2, 4, 3]), t(&[2, 2])])],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc(
         "Return the first `n` columns of the product of `k` Householder reflectors `1 - tau[i] * v @ v^H`. The \
          vectors `v` are the columns of `input` `(..., m, n)` below the diagonal, with a leading one, and `tau` is \
@@ -335,6 +339,7 @@ pub const ROWS: &[Row] = &[
         |a| Ok(householder_product(a.tensor(0)?, a.tensor(1)?)?.into()),
         || vec![any(vec![t(&[4, 3]), t(&[3])])],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc("Alias of `torch.linalg.householder_product`, where `tau` is called `input2`."),
     Row::new(
         "ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor",
@@ -347,6 +352,7 @@ pub const ROWS: &[Row] = &[
             ]
         },
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc(
         "Return `Q @ input3`, where `Q` `(m, m)` is the product of the reflectors that `input` and `tau=input2` hold \
          as `torch.geqrf` returns them. With `left=False`, return `input3 @ Q`. With `transpose`, `Q^H` takes the \

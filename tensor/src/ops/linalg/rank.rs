@@ -4,6 +4,7 @@ use super::eigh::eigh;
 use super::pinv::{number, tolerances};
 use super::svd::svdvals;
 use super::{any, batch_and, definite, expect_matrices};
+use crate::policy::{Policies, Policy};
 use crate::schema::{Fill, Row, Sample, SampleArg, Scope, Tier, n, t};
 use crate::{DType, Error, Result, Tensor};
 
@@ -42,6 +43,7 @@ pub const ROWS: &[Row] = &[
         |a| Ok(matrix_rank(a.tensor(0)?, a.opt_tensor(1)?.cloned(), a.opt_tensor(2)?.cloned(), a.bool(3)?)?.into()),
         || vec![any(vec![t(&[2, 3, 4])]).no_gradient()],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc(
         "Return the number of singular values of each matrix of `input` `(..., m, n)` that are larger than `max(atol, \
          rtol * s)`, as `int64`. `s` is the largest one, and the defaults of the tolerances are those of \
@@ -59,6 +61,7 @@ pub const ROWS: &[Row] = &[
         },
         || vec![any(vec![t(&[3, 4]), n(1.0)]).no_gradient()],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .scope(Scope::Nn),
     Row::new(
         "linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor",
@@ -69,6 +72,7 @@ pub const ROWS: &[Row] = &[
         },
         || vec![any(vec![definite(&[3, 3]), n(1.0), n(true)]).no_gradient()],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .scope(Scope::Nn),
     Row::new(
         "linalg_matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor",
@@ -79,5 +83,6 @@ pub const ROWS: &[Row] = &[
         },
         || vec![Sample::new(vec![t(&[3, 4]), SampleArg::Tensor(vec![], Fill::Positive)]).no_gradient()],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .scope(Scope::Nn),
 ];

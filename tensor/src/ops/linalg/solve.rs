@@ -6,6 +6,7 @@ use super::{
 };
 use crate::axes::Axes;
 use crate::op::{Fused, KernelFn, Outs, Prim, Saves, VjpFn, same_device};
+use crate::policy::{Policies, Policy};
 use crate::schema::{Row, Scope, Tier, n, t};
 use crate::{DType, Error, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;
@@ -135,6 +136,7 @@ pub const ROWS: &[Row] = &[
             ]
         },
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc(
         "Return `x` with `A @ x = B`, for each matrix of `A` `(..., n, n)`, `float32`, `float64` or complex, and `B` \
          of one dtype. `B` is `(..., n, k)`. It holds one vector for each matrix if it is `(n,)`, or has the shape of \

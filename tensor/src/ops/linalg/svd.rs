@@ -7,6 +7,7 @@ use super::{
 };
 use crate::axes::Axes;
 use crate::op::{Fused, Grads, KernelFn, Outs, Prim, Saved, Saves, VjpFn};
+use crate::policy::{Policies, Policy};
 use crate::schema::{Ret, Row, Sample, Scope, Tier, n, t};
 use crate::{Dims, Error, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;
@@ -181,6 +182,7 @@ pub const ROWS: &[Row] = &[
             ]
         },
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc(
         "Return `U`, `S` and `Vh` with `A = U @ diag(S) @ Vh`, for each matrix of `A` `(..., m, n)`, `float32`, \
          `float64` or complex. The singular values `S` `(..., min(m, n))` are real, in descending order. `U` is \
@@ -200,6 +202,7 @@ pub const ROWS: &[Row] = &[
         },
         || vec![any(vec![t(&[2, 3, 4])])],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc(
         "Return the singular values `(..., min(m, n))` of each matrix of `A` `(..., m, n)`, real and in descending \
          order.",
@@ -211,6 +214,7 @@ pub const ROWS: &[Row] = &[
         |a| old_svd(a.tensor(0)?, a.bool(1)?, a.bool(2)?),
         || vec![Sample::new(vec![t(&[4, 3])]), any(vec![t(&[4, 3]), n(true), n(false)]).no_gradient()],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc(
         "Return `U`, `S` and `V` with `input = U @ diag(S) @ V^H`. Unlike `torch.linalg.svd` it returns `V`, not its \
          conjugate transpose, and with `some`, the default, only `min(m, n)` vectors of each. With \

@@ -3,6 +3,7 @@
 use super::inverse::inv;
 use super::solve::solve;
 use crate::op::normalize_dim;
+use crate::policy::{Policies, Policy};
 use crate::schema::{Row, Scope, Tier, ints, n, t};
 use crate::{Error, Result, Tensor, samples};
 
@@ -54,6 +55,7 @@ pub const ROWS: &[Row] = &[
         |a| Ok(tensorinv(a.tensor(0)?, a.int(1)?)?.into()),
         samples!([t(&[2, 2, 4])], [t(&[4, 2, 2]), n(1)]),
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc(
         "Return the inverse of `input` as a linear map of tensors: its first `ind` dimensions are the rows of a \
          matrix, the others its columns. The products of both sizes agree. The result has shape `input.shape[ind:] + \
@@ -66,6 +68,7 @@ pub const ROWS: &[Row] = &[
         |a| Ok(tensorsolve(a.tensor(0)?, a.tensor(1)?, a.opt_ints(2)?)?.into()),
         samples!([t(&[2, 2, 4]), t(&[2, 2])], [t(&[4, 2, 2]), t(&[2, 2]), ints(&[0])]),
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc(
         "Return `x` with `tensordot(input, x, x.ndim) = other`. The leading dimensions of `input`, as many as `other` \
          has, are the rows of a matrix, the others its columns. Their products agree, and `x` has the shape of the \

@@ -7,6 +7,7 @@ use super::{
 use crate::axes::Axes;
 use crate::op::{Func, Fused, KernelFn, LowerFn, Outs, Prim, Saves, Value, VjpFn, same_device};
 use crate::ops::indexing::{tril, triu};
+use crate::policy::{Policies, Policy};
 use crate::schema::{Ret, Row, Scope, Tier, n, t};
 use crate::{Error, Meta, Result, Tensor, dispatch};
 use smallvec::smallvec;
@@ -165,6 +166,7 @@ pub const ROWS: &[Row] = &[
         |a| triangular_solve(a.tensor(0)?, a.tensor(1)?, a.bool(2)?, a.bool(3)?, a.bool(4)?),
         || vec![any(vec![t(&[3, 2]), definite(&[3, 3])]), any(vec![t(&[3, 2]), definite(&[3, 3]), n(false), n(true)])],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc(
         "Return `solution`, with `A @ solution = input` for triangular matrices `A` `(..., n, n)`, and a copy of `A`. \
          With `transpose`, `A^T` takes the place of `A`. Only the triangle that `upper` names is read, and with \
