@@ -222,3 +222,10 @@ def test_the_gradient_of_a_loss_of_logits_keeps_its_digits(device):
     x = torch.tensor([-30.0], device=device, requires_grad=True)
     F.binary_cross_entropy_with_logits(x, torch.zeros(1, device=device)).backward()
     assert x.grad.item() == pytest.approx(math.exp(-30), rel=1e-4)
+
+
+def test_systems_of_16_bits_are_refused_by_name():
+    for dtype, name in ((torch.float16, "Half"), (torch.bfloat16, "BFloat16")):
+        a = torch.eye(2, dtype=dtype)
+        with pytest.raises(NotImplementedError, match=f"\"ldl_solve_kernel_cpu\" not implemented for '{name}'"):
+            torch.linalg.ldl_solve(a, torch.ones(2, dtype=torch.int32), a)

@@ -113,6 +113,10 @@ fn ldl_factor(x: &Tensor, hermitian: bool) -> Result<Outs> {
 fn ldl_solve(ld: &Tensor, pivots: &Tensor, b: &Tensor, hermitian: bool) -> Result<Tensor> {
     const NAME: &str = "torch.linalg.ldl_solve";
     expect_square(NAME, ld, "LD")?;
+    if ld.dtype().is_half() {
+        return Err(crate::ops::complex::unsupported("ldl_solve_kernel_cpu", ld.dtype()));
+    }
+    expect_inexact(NAME, ld)?;
     if b.dims().len() < 2 {
         return Err(Error::runtime(format!(
             "{NAME}: Expected B to have at least 2 dimensions, but it has {} dimensions instead",
