@@ -244,6 +244,12 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
     if kind == Div && e.is_complex() {
         return complex_quotient(f, a, b);
     }
+    if kind == Div && e == ElementType::F16 {
+        // XLA makes `a / (b c)` of `a / b / c`. The product leaves the range of `float16` already for divisors of 256.
+        let (a, b) = (f.convert(a, ElementType::F32), f.convert(b, ElementType::F32));
+        let y = f.binary("stablehlo.divide", &a, &b);
+        return f.convert(&y, e);
+    }
     let name = match kind {
         Add if bool_ => "stablehlo.or",
         Mul if bool_ => "stablehlo.and",
@@ -364,8 +370,10 @@ fn lower_binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Value {
             let y = f.binary("stablehlo.multiply", &hi, &s);
             let zero = f.splat(0.0, a.ty());
             let none = f.compare(Direction::Eq, &hi, &zero);
+            // An infinity beside NaN too.
             let inf = f.splat(f64::INFINITY, a.ty());
-            let infinite = f.compare(Direction::Eq, &hi, &inf);
+            let (of_a, of_b) = (f.compare(Direction::Eq, &aa, &inf), f.compare(Direction::Eq, &bb, &inf));
+            let infinite = f.binary("stablehlo.or", &of_a, &of_b);
             let y = f.select(&infinite, &inf, &y);
             return f.select(&none, &zero, &y);
         }
@@ -494,8 +502,17 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
         Add => (when(na, &|| Ok(g.clone()))?, when(nb, &|| Ok(g.clone()))?),
         Sub => (when(na, &|| Ok(g.clone()))?, when(nb, &|| g.neg())?),
         Mul => (when(na, &|| mul(g, s.x(1)))?, when(nb, &|| mul(g, s.x(0)))?),
-        // The square of `b` would overflow or vanish.
-        Div => (when(na, &|| div(g, s.x(1)))?, when(nb, &|| mul(&g.neg()?, &div(&div(s.x(0), s.x(1))?, s.x(1))?))?),
+        // The square of `b` would overflow or vanish. A compiler makes one of `a / b / b`, and none of a product.
+        Div => (
+            when(na, &|| div(g, s.x(1)))?,
+            when(nb, &|| {
+                let (a, b) = (s.x(0), s.x(1));
+                let ratio = div(a, b)?;
+                let slope =
+                    if b.device().kind.has_backend() { mul(&ratio, &b.reciprocal()?)? } else { div(&ratio, b)? };
+                mul(&g.neg()?, &slope)
+            })?,
+        ),
         Pow => (
             when(na, &|| {
                 let (x, p) = (s.x(0), s.x(1));

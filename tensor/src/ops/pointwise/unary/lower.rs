@@ -105,9 +105,41 @@ fn in_single(f: &mut Func, x: &Value, y: impl FnOnce(&mut Func, &Value) -> Value
 pub(super) fn exp2(f: &mut Func, x: &Value) -> Value {
     in_single(f, x, |f, x| {
         let c = f.splat(std::f64::consts::LN_2, x.ty());
-        let z = f.binary("stablehlo.multiply", x, &c);
-        f.unary("stablehlo.exponential", &z)
+        if !matches!(x.element(), ElementType::F32 | ElementType::F64) {
+            let z = f.binary("stablehlo.multiply", x, &c);
+            return f.unary("stablehlo.exponential", &z);
+        }
+        // Powers with whole exponents are exact: the exponent is written into the bits, half of it at a time, since a
+        // number holds only so much.
+        let bound = if x.element() == ElementType::F32 { 300.0 } else { 2200.0 };
+        let (low, high) = (f.scalar(-bound, x.element()), f.scalar(bound, x.element()));
+        let whole = f.unary("stablehlo.round_nearest_even", x);
+        let whole = f.clamp(&low, &whole, &high);
+        let rest = f.binary("stablehlo.subtract", x, &whole);
+        let rest = f.binary("stablehlo.multiply", &rest, &c);
+        let y = f.unary("stablehlo.exponential", &rest);
+        let half = f.splat(0.5, x.ty());
+        let first = f.binary("stablehlo.multiply", &whole, &half);
+        let first = f.unary("stablehlo.floor", &first);
+        let second = f.binary("stablehlo.subtract", &whole, &first);
+        let (first, second) = (power_of_two(f, &first), power_of_two(f, &second));
+        let y = f.binary("stablehlo.multiply", &y, &first);
+        f.binary("stablehlo.multiply", &y, &second)
     })
+}
+
+/// `2^n` for a whole number `n` of `float32` within [-126, 127], or of `float64` within [-1022, 1023]. Beyond these
+/// bounds it is the nearest of them.
+fn power_of_two(f: &mut Func, n: &Value) -> Value {
+    let (int, bias, shift) =
+        if n.element() == ElementType::F32 { (ElementType::S32, 127, 23) } else { (ElementType::S64, 1023, 52) };
+    let (low, high) = (f.scalar(1.0 - bias as f64, n.element()), f.scalar(bias as f64, n.element()));
+    let n = f.clamp(&low, n, &high);
+    let n = f.convert(&n, int);
+    let (bias, shift) = (f.splat_i64(bias, n.ty()), f.splat_i64(shift, n.ty()));
+    let bits = f.binary("stablehlo.add", &n, &bias);
+    let bits = f.binary("stablehlo.shift_left", &bits, &shift);
+    f.bitcast_convert(&bits, if int == ElementType::S32 { ElementType::F32 } else { ElementType::F64 })
 }
 
 /// The logarithm to a base whose natural logarithm is `base`.
