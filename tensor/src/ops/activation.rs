@@ -401,6 +401,23 @@ fn prelu(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     )
 }
 
+/// `x / (1 + |x|)`. The gradient, one over the square of the divisor, is a product: the square would leave the range, and
+/// the difference of two quotients would cancel.
+fn softsign(x: &Tensor) -> Result<Tensor> {
+    let divisor = |x: &Tensor| x.abs()?.add_scalar(1i64);
+    if !x.dtype().is_float() {
+        return x.div(&divisor(x)?);
+    }
+    let forward = || -> Result<Tensor> {
+        let v = widened(x)?;
+        narrowed(v.div(&divisor(&v)?)?, x.dtype())
+    };
+    by_formula("SoftsignBackward0", &[x], forward, move |x, g, _| {
+        let r = divisor(&x[0])?.reciprocal()?;
+        Ok(smallvec![Some(g.mul(&r)?.mul(&r)?)])
+    })
+}
+
 fn glu(x: &Tensor, dim: i64) -> Result<Tensor> {
     if x.dtype().is_complex() {
         return Err(crate::ops::complex::unsupported("glu_cpu", x.dtype()));
@@ -415,7 +432,8 @@ fn glu(x: &Tensor, dim: i64) -> Result<Tensor> {
         return Err(Error::runtime(format!("Halving dimension must be even, but dimension {d} is size {size}")));
     }
     let half = size / 2;
-    x.narrow(d as i64, 0, half)?.mul(&x.narrow(d as i64, half, half)?.sigmoid()?)
+    let (a, b) = (x.narrow(d as i64, 0, half)?, x.narrow(d as i64, half, half)?);
+    narrowed(widened(&a)?.mul(&widened(&b)?.sigmoid()?)?, x.dtype())
 }
 
 const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
@@ -631,14 +649,9 @@ pub const ROWS: &[Row] = &[
          floating-point dtypes are allowed.",
         )
         .scope(Scope::Nn),
-    Row::new(
-        "softsign(Tensor self) -> Tensor",
-        Tier::Composed,
-        |a| widely(a, |a| ok(a.tensor(0)?.div(&a.tensor(0)?.abs()?.add_scalar(1i64)?)?)),
-        plain,
-    )
-    .doc("Return `x / (1 + |x|)` for each element `x` of `input`.")
-    .scope(Scope::Nn),
+    Row::new("softsign(Tensor self) -> Tensor", Tier::Composed, |a| ok(softsign(a.tensor(0)?)?), plain)
+        .doc("Return `x / (1 + |x|)` for each element `x` of `input`.")
+        .scope(Scope::Nn),
     Row::new(
         "tanhshrink(Tensor self) -> Tensor",
         Tier::Composed,

@@ -8,7 +8,7 @@ use crate::ops::indexing::{
 };
 use crate::ops::pointwise::{kernel_error, select, select_scalar};
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, positive, t};
-use crate::types::compute::compute_dtype;
+use crate::types::compute::{compute_dtype, narrowed, widened};
 use crate::{DType, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch, state};
 use smallvec::smallvec;
 
@@ -150,11 +150,11 @@ fn embedding_renorm(w: &Tensor, idx: &Tensor, max_norm: f64, p: f64) -> Result<T
         return w.copy();
     }
     let flat = idx.reshape_dims(Dims::new(&[idx.numel()]))?.to_dtype(DType::I64)?;
-    let rows = index_select(w, 0, &flat)?;
+    let rows = widened(&index_select(w, 0, &flat)?)?;
     let norm = crate::ops::reduce::norm(&rows, Scalar::Float(p), Some(&[1]), true)?;
     let scaled = rows.mul(&norm.add_scalar(1e-7)?.reciprocal()?.mul_scalar(max_norm)?)?;
     // If an index occurs twice, both write the same row.
-    index_copy(w, 0, &flat, &select(&norm.gt_scalar(max_norm)?, &scaled, &rows)?)
+    index_copy(w, 0, &flat, &narrowed(select(&norm.gt_scalar(max_norm)?, &scaled, &rows)?, w.dtype())?)
 }
 
 /// Refuse `sparse=True` if a gradient would follow: sparse tensors do not exist here yet.
@@ -390,7 +390,7 @@ impl<'a> Bags<'a> {
         }
         let mut rows = rows;
         if let Some(s) = self.sample_weights {
-            rows = rows.mul(&s.reshape_dims(Dims::new(&[n, 1]))?)?;
+            rows = widened(&rows)?.mul(&widened(&s.reshape_dims(Dims::new(&[n, 1]))?)?)?;
         }
         if let Some(k) = &kept {
             rows = select_scalar(&k.logical_not()?.unsqueeze(1)?, 0.0, &rows)?;
@@ -403,7 +403,7 @@ impl<'a> Bags<'a> {
             found = sizes(&unpadded)?;
             y = y.div(&sizes(&kept)?.maximum_scalar(1i64)?.to_dtype(y.dtype())?.unsqueeze(1)?)?;
         }
-        finish(y.to_dtype(rows.dtype())?, found.clone(), found)
+        finish(y.to_dtype(self.weight.dtype())?, found.clone(), found)
     }
     /// Maxima of each bag, and the index of the row of each maximum, the first one of equals.
     fn maxima(&self, rows: &Tensor, bag: &Tensor, kept: Option<&Tensor>, count: usize) -> Result<(Tensor, Tensor)> {

@@ -87,7 +87,8 @@ impl Op for Scan {
         if self.kind == ScanKind::Sum {
             return Ok(smallvec![Some(from_the_end(g, self.dim)?)]);
         }
-        s.widely(g, |s, g| self.folded_vjp(s, g))
+        let is_narrow = s.meta(0).dtype.is_half();
+        s.widely(g, |s, g| self.folded_vjp(s, g, is_narrow))
     }
     fn saves(&self, _: u64) -> Saves {
         if self.kind == ScanKind::Sum { Saves::NONE } else { Saves::both(1, 1) }
@@ -96,10 +97,14 @@ impl Op for Scan {
 
 impl Scan {
     /// The gradient of running products and of running sums of exponentials.
-    fn folded_vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
+    fn folded_vjp(&self, s: &Saved<'_>, g: &Tensor, is_narrow: bool) -> Result<Grads> {
         let gx = match self.kind {
             ScanKind::Sum => from_the_end(g, self.dim)?,
-            ScanKind::Prod => cumprod_vjp(&s.x(0).conj()?, &s.y(0).conj()?, g, self.dim)?,
+            ScanKind::Prod => {
+                // The products of 16-bit floats were rounded, and may be infinite.
+                let y = if is_narrow { scan(ScanKind::Prod, s.x(0), self.dim)? } else { s.y(0).clone() };
+                cumprod_vjp(&s.x(0).conj()?, &y.conj()?, g, self.dim)?
+            }
             ScanKind::LogSumExp => {
                 // The sum of `g_k e^(x - y_k)` over `k` from each element on. Positive and negative `g` are summed
                 // separately, so that the sums stay logarithmic.

@@ -7,12 +7,13 @@
 use crate::graph::{BackwardFn, second_backward, with_backward};
 use crate::op::{Grads, bit};
 use crate::saved::SavedTensor;
+use crate::types::compute::{narrowed, widened};
 use crate::{Meta, Result, Tensor, state};
 use smallvec::SmallVec;
 use std::sync::Mutex;
 
 /// Gradients of the operands `x` from the gradient `g` of the result. `needs` has a bit for each operand whose gradient
-/// is wanted. Gradients may have the broadcast shape.
+/// is wanted. Gradients may have the broadcast shape. 16-bit floats come as `float32`, and gradients may be `float32`.
 type Rule = Box<dyn Fn(&[Tensor], &Tensor, u64) -> Result<Grads> + Send + Sync>;
 
 struct Formula {
@@ -32,8 +33,14 @@ impl BackwardFn for Formula {
         let saved = self.x.lock().unwrap_or_else(|e| e.into_inner());
         let x = saved.as_ref().ok_or_else(second_backward)?.iter().map(SavedTensor::get).collect::<Result<Vec<_>>>()?;
         drop(saved);
-        let grads = (self.rule)(&x, g, self.needs)?;
-        grads.into_iter().zip(&self.metas).map(|(g, m)| g.map(|g| g.sum_to(&m.dims)).transpose()).collect()
+        // 16-bit floats are rounded once, at the end.
+        let x = x.iter().map(widened).collect::<Result<Vec<_>>>()?;
+        let grads = (self.rule)(&x, &widened(g)?, self.needs)?;
+        let finish = |g: Tensor, m: &Meta| {
+            let g = g.sum_to(&m.dims)?;
+            if m.dtype.is_half() { narrowed(g, m.dtype) } else { Ok(g) }
+        };
+        grads.into_iter().zip(&self.metas).map(|(g, m)| g.map(|g| finish(g, m)).transpose()).collect()
     }
     fn release(&self) {
         let gone = self.x.lock().unwrap_or_else(|e| e.into_inner()).take();

@@ -426,6 +426,10 @@ fn check_spatial(x: &Tensor, grid: &Tensor, spatial: Option<usize>) -> Result<()
 /// # Errors
 /// `Runtime` for sizes that are no image or volume, or maps that do not fit.
 pub fn affine_grid_generator(theta: &Tensor, size: &[i64], align_corners: bool) -> Result<Tensor> {
+    if theta.dtype().is_half() {
+        // The points themselves would be rounded.
+        return narrowed(affine_grid_generator(&widened(theta)?, size, align_corners)?, theta.dtype());
+    }
     if crate::state::grad_enabled() && theta.requires_grad() {
         let y = crate::no_grad(|| affine_grid_generator(&theta.detach(), size, align_corners))?;
         let backward = AffineGridBackward { theta: *theta.meta(), size: size.to_vec(), align_corners };

@@ -5,7 +5,7 @@ use super::inverse::inv;
 use crate::op::normalize_dim;
 use crate::ops::concat::{cat, flip, stack};
 use crate::policy::{Policies, Policy};
-use crate::schema::{Row, Sample, SampleArg, Scope, Tier, n, t};
+use crate::schema::{Row, Sample, SampleArg, Scope, Tier, n, t, widely};
 use crate::{DType, Error, Result, Tensor, samples};
 
 fn shape(x: &Tensor) -> Vec<i64> {
@@ -257,7 +257,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "cross(Tensor self, Tensor other, int? dim=None) -> Tensor",
         Tier::Composed,
-        |a| Ok(cross_somewhere(a.tensor(0)?, a.tensor(1)?, a.opt_int(2)?)?.into()),
+        |a| widely(a, |a| Ok(cross_somewhere(a.tensor(0)?, a.tensor(1)?, a.opt_int(2)?)?.into())),
         || {
             vec![
                 Sample::new(vec![t(&[2, 3]), t(&[2, 3])]).dtypes(WHOLE),
@@ -274,7 +274,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
         Tier::Composed,
-        |a| Ok(cross(a.tensor(0)?, a.tensor(1)?, a.int(2)?)?.into()),
+        |a| widely(a, |a| Ok(cross(a.tensor(0)?, a.tensor(1)?, a.int(2)?)?.into())),
         samples!([t(&[2, 3]), t(&[1, 3])]),
     )
     .doc(
@@ -286,7 +286,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor",
         Tier::Composed,
-        |a| Ok(vecdot(a.tensor(0)?, a.tensor(1)?, a.int(2)?)?.into()),
+        |a| widely(a, |a| Ok(vecdot(a.tensor(0)?, a.tensor(1)?, a.int(2)?)?.into())),
         samples!([t(&[2, 3]), t(&[2, 3])], [t(&[2, 3]), t(&[2, 1]), n(0)]),
     )
     .doc(

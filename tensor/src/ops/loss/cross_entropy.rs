@@ -24,7 +24,7 @@ use torchtpu_stablehlo::{Direction, ElementType, ReduceKind, Type};
 /// | w | `[c]`, optional | as x |
 /// | loss | as target | as x |
 /// | lse | as target | that of arithmetic |
-/// | total | 0-d: sum of `w[t]` of rows that count | as x |
+/// | total | 0-d: sum of `w[t]` of rows that count | that of arithmetic |
 ///
 /// Rows whose target is `ignore_index` have a loss of zero. A target that is no class raises an error on `cpu`. A
 /// compiled program cannot raise, so there the row's loss is NaN. Saves x, target, w and lse.
@@ -292,8 +292,7 @@ impl Fused for CrossEntropy {
         loss = f.select(&l.wrong, &nan, &loss);
         let dims: Vec<usize> = (0..row_weight.rank()).collect();
         let total = f.reduce(&row_weight, ReduceKind::Add, &dims);
-        let out = crate::meta::element_type(y[0].dtype);
-        smallvec![f.convert(&loss, out), lse, f.convert(&total, out)]
+        smallvec![f.convert(&loss, crate::meta::element_type(y[0].dtype)), lse, total]
     });
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         let mut x = vec![g, s.x(0), s.x(1), s.y(1)];
@@ -327,7 +326,8 @@ impl Fused for CrossEntropy {
         Ok(Meta { dims: without(&d, class_dim(d.len())), dtype: x[0].dtype(), device: same_device(x)? })
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, i: usize) -> Meta {
-        if i == 1 { first.with_dtype(compute_dtype(first.dtype)) } else { first.with_dims(Dims::EMPTY) }
+        let wide = first.with_dtype(compute_dtype(first.dtype));
+        if i == 1 { wide } else { wide.with_dims(Dims::EMPTY) }
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let (logits, rows) = class_text(x[0].dims.len());
@@ -356,8 +356,7 @@ impl Fused for CrossEntropy {
             let all = all.sum_dim(&[d as i64], false)?.mul(&counts)?.mul_scalar(smoothing / x[0].dims()[d] as f64)?;
             loss = loss.mul_scalar(1.0 - smoothing)?.add(&all)?;
         }
-        let total = narrowed(weight.sum()?, dtype)?;
-        Ok(smallvec![narrowed(loss, dtype)?, lse.detach().squeeze(d as i64)?, total])
+        Ok(smallvec![narrowed(loss, dtype)?, lse.detach().squeeze(d as i64)?, weight.sum()?])
     }
     fn saves(&self, _: u64) -> Saves {
         Saves::both(0b11 | (self.weight as u64) << 2, 0b10)
@@ -541,8 +540,13 @@ pub fn cross_entropy(x: &Tensor, target: &Tensor, a: &CrossEntropyArgs<'_>) -> R
     match a.reduction {
         Reduction::None => Ok(y[0].clone()),
         Reduction::Sum => y[0].sum(),
-        Reduction::Mean => y[0].sum()?.div(&y[2]),
+        Reduction::Mean => mean(&y[0], &y[2]),
     }
+}
+
+/// The sum of the losses over the total weight. The sum of 16-bit losses may leave the range.
+fn mean(loss: &Tensor, total: &Tensor) -> Result<Tensor> {
+    narrowed(widened(loss)?.sum()?.div(total)?, loss.dtype())
 }
 
 fn soft_cross_entropy(x: &Tensor, target: &Tensor, a: &CrossEntropyArgs<'_>) -> Result<Tensor> {
@@ -554,6 +558,11 @@ fn soft_cross_entropy(x: &Tensor, target: &Tensor, a: &CrossEntropyArgs<'_>) -> 
     let classes = x.dims()[d];
     if a.ignore_index >= 0 {
         return Err(Error::runtime("ignore_index is not supported for floating point target"));
+    }
+    if x.dtype().is_half() && target.dtype() == x.dtype() && a.weight.is_none_or(|w| w.dtype() == x.dtype()) {
+        let weight = a.weight.map(widened).transpose()?;
+        let a = CrossEntropyArgs { weight: weight.as_ref(), ..*a };
+        return narrowed(soft_cross_entropy(&widened(x)?, &widened(target)?, &a)?, x.dtype());
     }
     let e = a.label_smoothing;
     let target = if e > 0.0 { target.mul_scalar(1.0 - e)?.add_scalar(e / classes as f64)? } else { target.clone() };
@@ -625,15 +634,17 @@ pub fn nll_loss(
     }
     let target = &checked_targets(target, classes, ignore_index)?;
     let op = CrossEntropy { weight: weight.is_some(), ignore_index, smoothing: F64::new(0.0) };
-    let weight = weight.map(Tensor::detach);
-    let (counts, safe, row_weight) = op.rows(target, weight.as_ref(), x.dtype())?;
-    let at = gather(x, d as i64, &safe.unsqueeze(d as i64)?)?.squeeze(d as i64)?;
+    let weight = weight.map(|w| widened(&w.detach())).transpose()?;
+    let wide = compute_dtype(x.dtype());
+    let (counts, safe, row_weight) = op.rows(target, weight.as_ref(), wide)?;
+    let at = widened(&gather(x, d as i64, &safe.unsqueeze(d as i64)?)?.squeeze(d as i64)?)?;
     // Zero, not `0 * -inf`, for rows that do not count.
-    let zero = Tensor::number(Scalar::Float(0.0), x.dtype())?;
+    let zero = Tensor::number(Scalar::Float(0.0), wide)?;
     let loss = select(&counts, &at.mul(&row_weight)?.neg()?, &zero)?;
-    match r {
-        Reduction::None => Ok(loss),
-        Reduction::Sum => loss.sum(),
-        Reduction::Mean => loss.sum()?.div(&row_weight.sum()?),
-    }
+    let loss = match r {
+        Reduction::None => loss,
+        Reduction::Sum => loss.sum()?,
+        Reduction::Mean => loss.sum()?.div(&row_weight.sum()?)?,
+    };
+    narrowed(loss, x.dtype())
 }

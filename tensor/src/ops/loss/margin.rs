@@ -1,14 +1,17 @@
 //! Losses with a margin, and two more of `torch.nn.functional` that are compositions.
 
+use crate::formula::by_formula;
 use crate::ops::distance::pairwise_distance;
 use crate::ops::indexing::{gather, guard, index_select, scatter_add};
 use crate::ops::loss::{Reduction, reduced};
 use crate::ops::pointwise::clip::clamp;
+use crate::ops::pointwise::special::logistic;
 use crate::ops::pointwise::{BinaryKind, binary, select, select_scalar};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, positive, t, widely};
 use crate::types::compute::expect_float;
 use crate::{DType, Dims, Error, Result, Scalar, Tensor, samples};
+use smallvec::smallvec;
 
 fn reduction(a: &Args<'_>, i: usize) -> Result<Reduction> {
     Reduction::from_int(a.int(i)?)
@@ -188,7 +191,16 @@ fn triplet_margin(a: &Args<'_>) -> Result<Tensor> {
 }
 
 fn soft_margin(x: &Tensor, target: &Tensor, r: Reduction) -> Result<Tensor> {
-    reduced(x.mul(&target.neg()?)?.exp()?.log1p()?, r)
+    let forward = || x.mul(&target.neg()?)?.exp()?.log1p();
+    let loss = by_formula("SoftMarginLossBackward0", &[x, target], forward, |x, g, needs| {
+        let (x, t) = (&x[0], &x[1]);
+        let slope = g.mul(&logistic(&x.mul(&t.neg()?)?)?)?.neg()?;
+        Ok(smallvec![
+            if needs & 1 != 0 { Some(slope.mul(t)?) } else { None },
+            if needs & 2 != 0 { Some(slope.mul(x)?) } else { None }
+        ])
+    })?;
+    reduced(loss, r)
 }
 
 fn one(y: Tensor) -> Result<Ret> {
@@ -252,6 +264,7 @@ pub const ROWS: &[Row] = &[
         |a| widely(a, |a| Ok(multilabel_margin_loss(a.tensor(0)?, a.tensor(1)?, reduction(a, 2)?)?.into())),
         || vec![Sample::new(vec![t(&[3, 4]), index(&[3, 4], 4), n(1)]).no_gradient()],
     )
+    .autocast(Policies::cpu(Policy::Full))
     .doc(
         "Return the result of `torch.nn.functional.multilabel_margin_loss`, and a tensor like `target` with 1 for \
          each class that is a target and 0 for the others.",

@@ -1,6 +1,6 @@
 //! Powers with exponents that need no logarithm.
 
-use super::{broadcast_strides, kernel_error, lower_unary};
+use super::{broadcast_strides, kernel_error, lower_unary, select_scalar};
 use crate::axes::Axes;
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::schema::Operand;
@@ -8,7 +8,7 @@ use crate::types::compute::{narrowed, widened};
 use crate::{DType, Error, Meta, Result, Scalar, Tensor, dispatch};
 use smallvec::smallvec;
 use torchtpu_kernels::pointwise::{self as kernels, BinaryKind, UnaryKind};
-use torchtpu_stablehlo::ElementType;
+use torchtpu_stablehlo::{Direction, ElementType};
 
 /// `y = x^p` for each element, for an exponent `p` that is part of the program.
 ///
@@ -20,7 +20,8 @@ use torchtpu_stablehlo::ElementType;
 /// | x | any | floating point, or an integer if `p` is 0, 1, 2 or 3 |
 /// | y | that of `x` | that of `x` |
 ///
-/// 16-bit floats are computed in `float32` and rounded once. The root of negative infinity is NaN, as in PyTorch.
+/// 16-bit floats are computed in `float32` and rounded once. The root of negative infinity is NaN, as in PyTorch, except
+/// in `float16`, where the root is the general power: infinite there, and without the sign of zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Power {
     /// Twice the exponent.
@@ -70,11 +71,29 @@ fn lower_power(x: &Tensor, p: f64) -> Result<Tensor> {
     }
 }
 
+/// `x` for a root that is to give what a power gives: `inf` at negative infinity, and no sign of zero.
+fn rooted(x: &Tensor) -> Result<Tensor> {
+    let x = select_scalar(&x.eq_scalar(0.0)?, 0.0, x)?;
+    select_scalar(&x.eq_scalar(f64::NEG_INFINITY)?, f64::INFINITY, &x)
+}
+
 /// `x * x`, within a kernel.
 fn square(x: &Tensor) -> Result<Tensor> {
     let y = Tensor::empty(x.meta())?;
     kernels::unary(UnaryKind::Square, &x.view(), &mut y.view_mut()).map_err(kernel_error)?;
     Ok(y)
+}
+
+impl Power {
+    /// Write the powers by the general kernel, which widens 16-bit floats.
+    fn general(self, x: &Tensor, y: &Tensor) -> Result<()> {
+        let p =
+            if x.dtype().is_int() { Scalar::Int(i64::from(self.halves / 2)) } else { Scalar::Float(self.exponent()) };
+        let (p, dims) = (Tensor::number(p, x.dtype())?, x.dims());
+        let strides = broadcast_strides(&p, dims);
+        let p = p.view_as(dims, &strides);
+        kernels::binary(BinaryKind::Pow, &x.view(), &p, &mut y.view_mut()).map_err(kernel_error)
+    }
 }
 
 impl Op for Power {
@@ -97,6 +116,7 @@ impl Op for Power {
         let of = |kind, x: &Tensor| kernels::unary(kind, &x.view(), &mut y[0].view_mut()).map_err(kernel_error);
         let is_single = matches!(x.dtype(), DType::F32 | DType::F64) || x.dtype().is_int();
         match self.halves {
+            -1 | 1 if x.dtype() == DType::F16 => self.general(x, &y[0]),
             -2 => of(UnaryKind::Reciprocal, x),
             -1 => of(UnaryKind::Rsqrt, x),
             1 => of(UnaryKind::Sqrt, x),
@@ -106,24 +126,22 @@ impl Op for Power {
                 let square = square(x)?;
                 kernels::binary(BinaryKind::Mul, &square.view(), &x.view(), &mut y[0].view_mut()).map_err(kernel_error)
             }
-            // The general kernel is exact here, and widens 16-bit floats.
-            _ => {
-                let p = if x.dtype().is_int() {
-                    Scalar::Int(i64::from(self.halves / 2))
-                } else {
-                    Scalar::Float(self.exponent())
-                };
-                let (p, dims) = (Tensor::number(p, x.dtype())?, x.dims());
-                let strides = broadcast_strides(&p, dims);
-                let p = p.view_as(dims, &strides);
-                kernels::binary(BinaryKind::Pow, &x.view(), &p, &mut y[0].view_mut()).map_err(kernel_error)
-            }
+            // The general kernel is exact here.
+            _ => self.general(x, &y[0]),
         }
     }
     fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
         let narrow = x[0].element();
         let wide = if narrow.is_half() { ElementType::F32 } else { narrow };
-        let x = &f.convert(&x[0], wide);
+        let mut x = f.convert(&x[0], wide);
+        if narrow == ElementType::F16 && self.halves % 2 != 0 {
+            // As `rooted`.
+            let [zero, inf, below] = [0.0, f64::INFINITY, f64::NEG_INFINITY].map(|v| f.splat(v, x.ty()));
+            let (at_zero, infinite) = (f.compare(Direction::Eq, &x, &zero), f.compare(Direction::Eq, &x, &below));
+            x = f.select(&at_zero, &zero, &x);
+            x = f.select(&infinite, &inf, &x);
+        }
+        let x = &x;
         let square = |f: &mut Func| f.binary("stablehlo.multiply", x, x);
         let cube = |f: &mut Func| {
             let y = square(f);
@@ -162,7 +180,9 @@ impl Op for Power {
             2 => g.clone(),
             _ => {
                 // 16-bit floats are rounded once, at the end.
-                let slope = lower_power(&widened(s.x(0))?, p - 1.0)?.mul_scalar(p)?;
+                let x = widened(s.x(0))?;
+                let x = if s.meta(0).dtype == DType::F16 && self.halves % 2 != 0 { rooted(&x)? } else { x };
+                let slope = lower_power(&x, p - 1.0)?.mul_scalar(p)?;
                 narrowed(widened(g)?.mul(&slope)?, g.dtype())?
             }
         };

@@ -9,11 +9,12 @@ use crate::ops::complex::refuse;
 use crate::ops::pointwise::{arith, as_tensor, binary, result_type, select, select_scalar};
 use crate::schema::{
     Aliasing, Args, DTypeWithOut, Numbers, Operand, OutDType, Row, Sample, Tier, ints, messages, n, positive, t, unit,
+    widely,
 };
-use crate::types::compute::{narrowed, widened};
+use crate::types::compute::{compute_dtype, narrowed, widened};
 use crate::{DType, Error, ErrorKind, Result, Scalar, Tensor, default_dtype, graph, samples};
 use smallvec::smallvec;
-use std::f64::consts::PI;
+use std::f64::consts::{LN_2, PI};
 use torchtpu_kernels::pointwise::BinaryKind;
 
 /// Two operands as floating-point tensors of their common dtype.
@@ -49,8 +50,9 @@ fn xlog1py(x: &Tensor, y: &Tensor) -> Result<Tensor> {
 /// `x * log(y + more)` with `more` zero or one, zero where `x` is zero unless `y` is NaN.
 fn times_log(x: &Tensor, y: &Tensor, more: f64) -> Result<Tensor> {
     // Where `x` is zero, the logarithm is one of a number within its domain.
+    let (dtype, x, y) = (x.dtype(), &widened(x)?, &widened(y)?);
     let safe = select_scalar(&x.eq_scalar(0.0)?.logical_and(&y.isnan()?.logical_not()?)?, 1.0, y)?;
-    x.mul(&if more == 0.0 { safe.log()? } else { safe.log1p()? })
+    narrowed(x.mul(&if more == 0.0 { safe.log()? } else { safe.log1p()? })?, dtype)
 }
 
 /// Gradients of [`times_log`]. A gradient of zero stays zero where the logarithm is none, so that a mask after the
@@ -87,15 +89,16 @@ fn logit(x: &Tensor, eps: Option<f64>) -> Result<Tensor> {
     real_only("logit_cpu", x)?;
     let x = &float(x)?;
     let forward = || -> Result<Tensor> {
-        let x = match eps {
-            None => x.clone(),
+        let wide = &widened(x)?;
+        let v = match eps {
+            None => wide.clone(),
             Some(e) => {
-                let (low, high) = (x.lt_scalar(e)?, x.gt_scalar(1.0 - e)?);
+                let (low, high) = (wide.lt_scalar(e)?, wide.gt_scalar(1.0 - e)?);
                 // If `eps` is above one half, the lower bound wins.
-                select_scalar(&low, e, &select_scalar(&high, 1.0 - e, x)?)?
+                select_scalar(&low, e, &select_scalar(&high, 1.0 - e, wide)?)?
             }
         };
-        x.div(&x.neg()?.add_scalar(1.0)?)?.log()
+        narrowed(v.div(&v.neg()?.add_scalar(1.0)?)?.log()?, x.dtype())
     };
     by_formula("LogitBackward0", &[x], forward, move |x, g, _| {
         // `g / (x (1 - x))` within the bounds. Outside of them there is no gradient, and with `eps` it is zero.
@@ -113,20 +116,34 @@ fn logit(x: &Tensor, eps: Option<f64>) -> Result<Tensor> {
 fn sinc(x: &Tensor) -> Result<Tensor> {
     let x = &float(x)?;
     let forward = || -> Result<Tensor> {
-        // In 16 bits the product with pi would lose the angle.
         let v = widened(x)?.mul_scalar(PI)?;
         let zero = v.eq_scalar(0.0)?;
         let safe = select_scalar(&zero, 1.0, &v)?;
-        narrowed(select_scalar(&zero, 1.0, &safe.sin()?.div(&safe)?)?, x.dtype())
+        let sine = match x.dtype().is_half() {
+            true => half_turns(&widened(x)?)?.0,
+            false => safe.sin()?,
+        };
+        narrowed(select_scalar(&zero, 1.0, &sine.div(&safe)?)?, x.dtype())
     };
-    by_formula("SincBackward0", &[x], forward, |x, g, _| {
-        let slope = sinc_slope(&widened(&x[0].conj()?)?)?;
-        Ok(smallvec![Some(narrowed(widened(g)?.mul(&slope)?, x[0].dtype())?)])
+    let is_half = x.dtype().is_half();
+    by_formula("SincBackward0", &[x], forward, move |x, g, _| {
+        Ok(smallvec![Some(g.mul(&sinc_slope(&x[0].conj()?, is_half)?)?)])
     })
 }
 
+/// `sin(pi x)` and `cos(pi x)` of real numbers, from the distance to the nearest whole number. The product of a large
+/// number with pi has no digits left for the angle.
+fn half_turns(x: &Tensor) -> Result<(Tensor, Tensor)> {
+    let whole = x.detach().round()?;
+    let angle = x.sub(&whole)?.mul_scalar(PI)?;
+    let odd = whole.sub(&whole.mul_scalar(0.5)?.floor()?.mul_scalar(2.0)?)?;
+    let sign = odd.mul_scalar(-2.0)?.add_scalar(1.0)?;
+    Ok((angle.sin()?.mul(&sign)?, angle.cos()?.mul(&sign)?))
+}
+
 /// The derivative of `sinc`: `(cos(pi x) - sinc(x)) / x`. Near zero, where the difference cancels, it is a series.
-fn sinc_slope(x: &Tensor) -> Result<Tensor> {
+/// `reduce` asks for the angles of [`half_turns`].
+fn sinc_slope(x: &Tensor, reduce: bool) -> Result<Tensor> {
     const COEFFICIENTS: [f64; 5] = [-1.0 / 3.0, 1.0 / 30.0, -1.0 / 840.0, 1.0 / 45360.0, -1.0 / 3991680.0];
     let v = x.mul_scalar(PI)?;
     let near = v.detach().abs()?.lt_scalar(0.25)?;
@@ -138,8 +155,23 @@ fn sinc_slope(x: &Tensor) -> Result<Tensor> {
     }
     let series = series.add_scalar(COEFFICIENTS[0])?.mul(&small)?.mul_scalar(PI)?;
     let large = select_scalar(&near, 1.0, &v)?;
-    let quotient = large.cos()?.sub(&large.sin()?.div(&large)?)?.div(&large)?.mul_scalar(PI)?;
+    let (sine, cosine) = match reduce {
+        true => half_turns(&select_scalar(&near, 1.0, x)?)?,
+        false => (large.sin()?, large.cos()?),
+    };
+    let quotient = cosine.sub(&sine.div(&large)?)?.div(&large)?.mul_scalar(PI)?;
     select(&near, &series, &quotient)
+}
+
+/// The logistic function within the gradient of another function. Its own gradient, `s(x) s(-x)`, keeps its digits for
+/// large `x`, where `1 - s(x)` has none left.
+pub(crate) fn logistic(x: &Tensor) -> Result<Tensor> {
+    by_formula(
+        "SigmoidBackward0",
+        &[x],
+        || x.sigmoid(),
+        |x, g, _| Ok(smallvec![Some(g.mul(&logistic(&x[0])?)?.mul(&logistic(&x[0].neg()?)?)?)]),
+    )
 }
 
 /// `log(exp(x) + exp(y))` to base e or 2, without overflow.
@@ -159,10 +191,21 @@ fn logaddexp(x: &Tensor, y: &Tensor, two: bool) -> Result<Tensor> {
     if !two {
         return binary(BinaryKind::LogAddExp, x, y);
     }
-    let top = x.maximum(y)?;
-    let equal = x.eq(y)?.logical_and(&top.isinf()?)?;
-    let rest = x.sub(y)?.abs()?.neg()?.exp2()?.add_scalar(1.0)?.log2()?;
-    select(&equal, &top, &top.add(&rest)?)
+    let forward = || -> Result<Tensor> {
+        let (a, b) = (widened(x)?, widened(y)?);
+        let top = a.maximum(&b)?;
+        let equal = a.eq(&b)?.logical_and(&top.isinf()?)?;
+        let rest = a.sub(&b)?.abs()?.neg()?.exp2()?.log1p()?.div_scalar(LN_2)?;
+        narrowed(select(&equal, &top, &top.add(&rest)?)?, x.dtype())
+    };
+    by_formula("Logaddexp2Backward0", &[x, y], forward, |x, g, needs| {
+        let gap = x[0].sub(&x[1])?.mul_scalar(LN_2)?;
+        let part = |i: u64, gap: &Tensor| match needs >> i & 1 {
+            0 => Ok(None),
+            _ => g.mul(&logistic(gap)?).map(Some),
+        };
+        Ok(smallvec![part(0, &gap)?, part(1, &gap.neg()?)?])
+    })
 }
 
 fn logaddexp_row(a: &Args<'_>, two: bool) -> Result<crate::schema::Ret> {
@@ -411,7 +454,10 @@ fn nanmean(x: &Tensor, dims: Option<&[i64]>, keep: bool, dtype: Option<DType>) -
     }
     normalize_dims(dims.unwrap_or(&[]), x.dims().len())?;
     let count = x.isnan()?.logical_not()?.sum_dim(dims.unwrap_or(&[]), keep)?;
-    nansum(x, dims, keep, dtype)?.div(&count)
+    // 16-bit sums would be rounded, or infinite, before they are divided.
+    let narrow = dtype.unwrap_or(x.dtype());
+    let wide = compute_dtype(narrow);
+    narrowed(nansum(x, dims, keep, Some(wide).filter(|d| *d != x.dtype()))?.div(&count)?, narrow)
 }
 
 fn scaled(name: &str, x: &Tensor, by: f64) -> Result<Tensor> {
@@ -467,7 +513,11 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "special_ndtr(Tensor self) -> Tensor",
         Tier::Composed,
-        |a| Ok(float(a.tensor(0)?)?.mul_scalar(-std::f64::consts::FRAC_1_SQRT_2)?.erfc()?.mul_scalar(0.5)?.into()),
+        |a| {
+            widely(a, |a| {
+                Ok(float(a.tensor(0)?)?.mul_scalar(-std::f64::consts::FRAC_1_SQRT_2)?.erfc()?.mul_scalar(0.5)?.into())
+            })
+        },
         samples!([t(&[2, 3])]),
     )
     .doc(
@@ -666,6 +716,14 @@ pub const ROWS: &[Row] = &[
                     s.python_type()
                 )));
             }
+            // In 16 bits the power would be rounded, or infinite, before the product.
+            if let (Operand::Tensor(x), Operand::Tensor(e)) = (a.operand(0)?, a.operand(1)?)
+                && x.dtype().is_half()
+                && result_type(a.operand(0)?, a.operand(1)?) == x.dtype()
+            {
+                let two = arith(BinaryKind::Pow, Operand::Scalar(Scalar::Float(2.0)), Operand::Tensor(&widened(e)?))?;
+                return Ok(narrowed(widened(x)?.mul(&two.to_dtype(DType::F32)?)?, x.dtype())?.into());
+            }
             let two = arith(BinaryKind::Pow, Operand::Scalar(Scalar::Float(2.0)), a.operand(1)?)?;
             // Whole exponents scale without a change of dtype.
             let two = match (a.operand(0)?, a.operand(1)?) {
@@ -703,7 +761,7 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "mvlgamma(Tensor self, int p) -> Tensor",
         Tier::Composed,
-        |a| Ok(mvlgamma(a.tensor(0)?, a.int(1)?)?.into()),
+        |a| widely(a, |a| Ok(mvlgamma(a.tensor(0)?, a.int(1)?)?.into())),
         || vec![Sample::new(vec![positive(&[2, 3]), n(1)])],
     )
     .doc(

@@ -3,7 +3,8 @@
 use crate::op::{normalize_dim, normalize_dims};
 use crate::ops::concat::cat;
 use crate::schema::{Args, Ret};
-use crate::{Error, Result, Scalar, Tensor, default_dtype, scalar};
+use crate::types::compute::{narrowed, widened};
+use crate::{DType, Error, Result, Scalar, Tensor, default_dtype, scalar};
 
 /// Distances between points along a dimension.
 pub(super) enum Spacing {
@@ -28,12 +29,18 @@ fn gradient(x: &Tensor, dims: Option<Vec<i64>>, spacing: Vec<Spacing>, edge: i64
         return Err(Error::runtime("torch.gradient expected each dimension size to be at least edge_order+1"));
     }
     let x = if x.dtype().is_inexact() { x.clone() } else { x.to_dtype(default_dtype())? };
+    let (narrow, x) = (x.dtype(), widened(&x)?);
+    let round = |y: Tensor| if narrow.is_half() && y.dtype() == DType::F32 { narrowed(y, narrow) } else { Ok(y) };
     dims.iter()
         .enumerate()
         .map(|(i, &d)| {
             let even = match spacing.get(if spacing.len() == 1 { 0 } else { i }) {
                 None => Scalar::Int(1),
                 Some(Spacing::Even(h)) => *h,
+                // Wider points make the result wider.
+                Some(Spacing::Points(p)) if p.dtype() == narrow || !p.dtype().is_inexact() => {
+                    return round(uneven_gradient(&x, d, &widened(p)?, edge)?);
+                }
                 Some(Spacing::Points(p)) => return uneven_gradient(&x, d, p, edge),
             };
             let (d, size) = (d as i64, x.dims()[d] as i64);
@@ -48,7 +55,7 @@ fn gradient(x: &Tensor, dims: Option<Vec<i64>>, spacing: Vec<Spacing>, edge: i64
                 (three(at(0)?, at(1)?, at(2)?)?, three(at(-1)?, at(-2)?, at(-3)?)?.neg()?)
             };
             let y = cat(&[&first, &middle, &last], d)?;
-            if even.to_complex() == (1.0, 0.0) { Ok(y) } else { y.div_scalar(even) }
+            round(if even.to_complex() == (1.0, 0.0) { y } else { y.div_scalar(even)? })
         })
         .collect()
 }

@@ -15,8 +15,8 @@ use crate::ops::indexing;
 use crate::ops::reduce::{ReduceKind, reduce};
 use crate::policy::{Policies, Policy};
 use crate::schema::{
-    Aliasing, Fill, OutDType, Ret, Row, Sample, SampleArg, Scope, Tier, index, ints, mask, messages, n, positive, t,
-    widely,
+    Aliasing, Args, Fill, OutDType, Ret, Row, Sample, SampleArg, Scope, Tier, index, ints, mask, messages, n, positive,
+    t, widely,
 };
 use crate::{DeviceKind, Error, Result, Scalar, Tensor, samples};
 use covariance::{corrcoef, cov};
@@ -127,7 +127,13 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
         Tier::Composed,
-        |a| Ok(diff(a.tensor(0)?, a.int(1)?, a.int(2)?, a.opt_tensor(3)?, a.opt_tensor(4)?)?.into()),
+        |a| {
+            // Differences of differences round once. A single one does anyway.
+            let call = |a: &Args<'_>| -> Result<Ret> {
+                Ok(diff(a.tensor(0)?, a.int(1)?, a.int(2)?, a.opt_tensor(3)?, a.opt_tensor(4)?)?.into())
+            };
+            if a.int(1)? > 1 { widely(a, call) } else { call(a) }
+        },
         || {
             let mut all = samples!(
                 [t(&[3, 5])],

@@ -25,13 +25,14 @@ pub(super) fn renorm(x: &Tensor, p: Scalar, dim: i64, bound: f64) -> Result<Tens
     }
     let d = normalize_dim(dim, rank)?;
     let others: Vec<i64> = (0..rank).filter(|&e| e != d).map(|e| e as i64).collect();
-    let wide = widened(x)?;
+    // PyTorch adds in `float64`, so that squares stay within the range.
+    let wide = if x.dtype().is_float() { x.to_dtype(DType::F64)? } else { widened(x)? };
     let norm = crate::ops::linalg::vector_norm(&wide, p, Some(&others), true, None)?;
     let large = norm.detach().gt_scalar(bound)?;
     let one = Tensor::number(Scalar::Float(1.0), norm.dtype())?;
     let safe = select(&large, &norm, &one)?;
     let factor = select(&large, &safe.add_scalar(1e-7)?.reciprocal()?.mul_scalar(bound)?, &one)?;
-    x.mul(&factor.to_dtype(x.dtype())?)
+    narrowed(wide.mul(&factor)?, x.dtype())
 }
 
 /// The gradient of segments that were combined into `init` by `scatter`. `number` says for each element of `x` which

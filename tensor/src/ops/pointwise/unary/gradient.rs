@@ -86,13 +86,65 @@ pub(super) fn angle(x: &Tensor, g: &Tensor) -> Result<Tensor> {
     if x.dtype().is_complex() { crate::ops::complex::angle_vjp(x, g) } else { Tensor::zeros_like_meta(g.meta()) }
 }
 
-pub(super) fn i1(x: &Tensor, y: &Tensor, g: &Tensor) -> Result<Tensor> {
-    mul(g, &unary(K::I0, x)?.sub(&over_argument(x, y)?)?)
+/// `1 / sqrt(x^2 + 1)` without the square, which would leave the range.
+pub(super) fn asinh(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    if x.dtype().is_complex() {
+        return mul(g, &affine(&x.square()?, 1.0, 1.0)?.rsqrt()?);
+    }
+    let one = Tensor::number(Scalar::Float(1.0), x.dtype())?;
+    div(g, &binary(BinaryKind::Hypot, x, &one)?)
 }
 
-pub(super) fn i1e(x: &Tensor, y: &Tensor, g: &Tensor) -> Result<Tensor> {
-    let slope = unary(K::I0e, x)?.sub(&mul(y, &x.sign()?)?)?;
-    mul(g, &slope.sub(&over_argument(x, y)?)?)
+/// `c[0] r + c[1] r^2 + ..`
+fn series(r: &Tensor, c: &[f64]) -> Result<Tensor> {
+    let (last, rest) = c.split_last().expect("a series has terms");
+    let mut y = scaled(r, *last)?;
+    for c in rest.iter().rev() {
+        y = mul(&affine(&y, 1.0, *c)?, r)?;
+    }
+    Ok(y)
+}
+
+/// Where a difference that cancels is replaced by a series, for `float32` and for `float64`.
+fn far(x: &Tensor, single: f64, double: f64) -> Result<Tensor> {
+    x.detach().abs()?.gt_scalar(if x.dtype() == DType::F64 { double } else { single })
+}
+
+/// `i0e(x) - |i1e(x)|`. Far from zero the difference is `(1 / (2 x) + 3 / (16 x^2) + ..) / sqrt(2 pi x)`.
+fn decay(x: &Tensor) -> Result<Tensor> {
+    const SERIES: [f64; 5] = [0.5, 3.0 / 16.0, 45.0 / 256.0, 525.0 / 2048.0, 33075.0 / 65536.0];
+    let far = far(x, 100.0, 1e4)?;
+    let near = select_scalar(&far, 1.0, x)?;
+    let near = unary(K::I0e, &near)?.sub(&mul(&near.sign()?, &unary(K::I1e, &near)?)?)?;
+    let x = select_scalar(&far.logical_not()?, 1e5, &mul(x, &x.sign()?)?)?;
+    let tail = scaled(&mul(&x.rsqrt()?, &series(&x.reciprocal()?, &SERIES)?)?, 1.0 / (2.0 * PI).sqrt())?;
+    select(&far, &tail, &near)
+}
+
+pub(super) fn i0e(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    mul(g, &mul(&decay(x)?, &x.sign()?)?)?.neg()
+}
+
+/// The exponential is multiplied in two halves, since its product with the rest is smaller.
+pub(super) fn i1(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    let slope = unary(K::I0e, x)?.sub(&over_argument(x, &unary(K::I1e, x)?)?)?;
+    let half = scaled(&mul(x, &x.sign()?)?, 0.5)?.exp()?;
+    mul(g, &mul(&mul(&slope, &half)?, &half)?)
+}
+
+pub(super) fn i1e(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    mul(g, &decay(x)?.sub(&over_argument(x, &unary(K::I1e, x)?)?)?)
+}
+
+/// `2 x y - 2 / sqrt(pi)`. Far above zero the difference is `(-1 / (2 x^2) + 3 / (2 x^2)^2 - ..) 2 / sqrt(pi)`.
+pub(super) fn erfcx(x: &Tensor, y: &Tensor, g: &Tensor) -> Result<Tensor> {
+    const SERIES: [f64; 6] = [-1.0, 3.0, -15.0, 105.0, -945.0, 10395.0];
+    let far = far(x, 8.0, 50.0)?.logical_and(&x.detach().gt_scalar(0.0)?)?;
+    let near = affine(&mul(&select_scalar(&far, 0.0, x)?, y)?, 2.0, -FRAC_2_SQRT_PI)?;
+    let x = select_scalar(&far.logical_not()?, 1e2, x)?;
+    let r = x.reciprocal()?;
+    let tail = scaled(&series(&scaled(&mul(&r, &r)?, 0.5)?, &SERIES)?, FRAC_2_SQRT_PI)?;
+    mul(g, &select(&far, &tail, &near)?)
 }
 
 pub(super) fn j1(x: &Tensor, y: &Tensor, g: &Tensor) -> Result<Tensor> {

@@ -173,10 +173,21 @@ impl Op for Unary {
         let rules = rules(self.0);
         let conjugated = rules.is_holomorphic && s.meta(0).dtype.is_complex();
         let gradient = rules.gradient;
+        let is_narrow = s.meta(0).dtype.is_half();
         let rule = |s: &Saved<'_>, g: &Tensor| -> Result<Grads> {
             Ok(smallvec![if conjugated { gradient.compute_conjugated(s, g)? } else { gradient.compute(s, g)? }])
         };
-        if rules.rounds_once || matches!(gradient, Gradient::Of(_)) { rule(s, g) } else { s.widely(g, rule) }
+        if rules.rounds_once || matches!(gradient, Gradient::Of(_)) {
+            return rule(s, g);
+        }
+        s.widely(g, |s, g| {
+            if !is_narrow || !matches!(gradient, Gradient::OfBoth(_)) {
+                return rule(s, g);
+            }
+            // Terms with the operand and the result cancel, so the result must not be the rounded one.
+            let y = [Some(unary(self.0, s.x(0))?)];
+            rule(&Saved { y: &y, ..*s }, g)
+        })
     }
     fn saves(&self, _needs: u64) -> Saves {
         rules(self.0).gradient.saves()

@@ -267,7 +267,7 @@ functions! { public {
              `bool` are computed in the default floating-point dtype.");
     /// Inverse hyperbolic sine.
     asinh asinh_ = Asinh:
-        Rules::new(Op("chlo.asinh"), OfInput(|x, g| mul(g, &affine(&x.square()?, 1.0, 1.0)?.rsqrt()?)))
+        Rules::new(Op("chlo.asinh"), OfInput(gradient::asinh))
             .on_cpu(single!(single::asinh)),
         samples!([t(&[2, 3])]),
         doc("Return the inverse hyperbolic sine of each element of `input`. Integers and `bool` are computed in the \
@@ -439,7 +439,7 @@ functions! { public {
         in_place_method();
 } special {
     i0e = I0e:
-        Rules::new(By(text!(special::i0e)), OfBoth(|x, y, g| mul(g, &unary(K::I1e, x)?.sub(&mul(&x.sign()?, y)?)?)))
+        Rules::new(By(text!(special::i0e)), OfInput(gradient::i0e))
             .on_cpu(single!(single::i0e))
             .real("special_i0e_cpu"),
         t true
@@ -447,12 +447,12 @@ functions! { public {
          first kind of order 0. It does not overflow for large `x`. Integers and `bool` are computed in the default \
          floating-point dtype.";
     i1 = I1:
-        Rules::new(By(text!(special::i1)), OfBoth(gradient::i1)).on_cpu(single!(single::i1)).real("special_i1_cpu"),
+        Rules::new(By(text!(special::i1)), OfInput(gradient::i1)).on_cpu(single!(single::i1)).real("special_i1_cpu"),
         t true
         "Return the modified Bessel function of the first kind of order 1 of each element of `input`. Integers and \
          `bool` are computed in the default floating-point dtype.";
     i1e = I1e:
-        Rules::new(By(text!(special::i1e)), OfBoth(gradient::i1e)).on_cpu(single!(single::i1e)).real("special_i1e_cpu"),
+        Rules::new(By(text!(special::i1e)), OfInput(gradient::i1e)).on_cpu(single!(single::i1e)).real("special_i1e_cpu"),
         t true
         "Return `e^-|x| * I1(x)` for each element `x` of `input`, where `I1` is the modified Bessel function of the \
          first kind of order 1. It does not overflow for large `x`. Integers and `bool` are computed in the default \
@@ -464,7 +464,7 @@ functions! { public {
         "Return the modified Bessel function of the first kind `I0` of each element of `input`, the same as \
          `torch.special.i0`.";
     modified_bessel_i1 = ModifiedBesselI1:
-        Rules::new(By(text!(special::i1)), OfBoth(gradient::i1)).real("special_modified_bessel_i1_cpu"),
+        Rules::new(By(text!(special::i1)), OfInput(gradient::i1)).real("special_modified_bessel_i1_cpu"),
         t true
         "Return the modified Bessel function of the first kind `I1` of each element of `input`, the same as \
          `torch.special.i1`.";
@@ -525,7 +525,7 @@ functions! { public {
         "Return the Airy function `Ai` of each element of `input`. Integers and `bool` are computed in the default \
          floating-point dtype. The result has no gradient.";
     erfcx = Erfcx:
-        Rules::new(By(text!(special::erfcx)), OfBoth(|x, y, g| mul(g, &affine(&mul(x, y)?, 2.0, -FRAC_2_SQRT_PI)?)))
+        Rules::new(By(text!(special::erfcx)), OfBoth(gradient::erfcx))
             .real("special_erfcx_cpu"),
         t true
         "Return the scaled complementary error function `e^(x^2) * erfc(x)` of each element `x` of `input`. It does \
