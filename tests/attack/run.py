@@ -14,10 +14,12 @@ FOLDER = pathlib.Path(__file__).parent
 
 
 def commands(minutes, torch=None, seed=1):
-    """Each attack's command, which share the time."""
+    """Return each attack's command. Those without a limit take as long as they need, and the others share the time."""
     seconds = minutes * 60
     new = ["--torch", torch, "--seed", str(seed), "--count", "1000000"] if torch else []
     return [
+        ["bit_patterns.py"],
+        ["edge_gradients.py"],
         ["random_calls.py", "--seconds", str(seconds * 0.35), "--seed", str(seed)],
         ["programs.py", "--device", "cpu", "--seconds", str(seconds * 0.05), *new],
         ["programs.py", "--device", "tpu", "--seconds", str(seconds * 0.05), *new],

@@ -6,6 +6,7 @@ mod axes;
 mod devices;
 mod generated;
 mod gradients;
+mod narrow;
 mod samples;
 mod shard;
 mod sharded;

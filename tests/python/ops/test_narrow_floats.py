@@ -231,3 +231,24 @@ def test_deviations_of_float32_beyond_the_range_of_squares(device):
         assert y.item() == pytest.approx(want, rel=1e-6)
         assert x.grad.tolist() == pytest.approx([-0.0629940788, -0.440958552, 0.188982236, 0.314970394], rel=1e-5)
         assert torch.std_mean(x.detach())[0].item() == pytest.approx(want, rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_means_of_many_losses_are_finite(device, dtype):
+    F = torch.nn.functional
+    n = 70_000
+    x = torch.zeros(n, 2, dtype=dtype, device=device, requires_grad=True)
+    target = torch.arange(n, device=device) % 2
+    weight = torch.tensor([1.0, 3.0], dtype=dtype, device=device)
+    soft = torch.full((n, 2), 0.5, dtype=dtype, device=device)
+    losses = {
+        "cross_entropy": F.cross_entropy(x, target),
+        "cross_entropy with weights": F.cross_entropy(x, target, weight),
+        "cross_entropy of probabilities": F.cross_entropy(x, soft),
+        "nll_loss": F.nll_loss(x - 0.6931, target),
+        "nll_loss with weights": F.nll_loss(x - 0.6931, target, weight),
+    }
+    for name, loss in losses.items():
+        assert loss.dtype is dtype and loss.item() == pytest.approx(0.6931, rel=4e-3), name
+    (g,) = torch.autograd.grad(F.cross_entropy(x[:100], target[:100]), x)
+    assert g[0].tolist() == pytest.approx([-0.005, 0.005], rel=8e-3) and g[100:].count_nonzero().item() == 0

@@ -81,3 +81,16 @@ def test_processes_that_share_a_cache_and_are_killed_leave_it_whole():
 def test_interrupts_at_random_moments_leave_a_process_that_works():
     wrong, _ = load("interrupts").attack(6)
     assert wrong == []
+
+
+def test_all_numbers_of_16_bits_give_what_float64_gives():
+    patterns = load("bit_patterns")
+    functions = patterns.functions()
+    assert len(functions) > 100
+    wrong = [
+        text
+        for name, function in functions.items()
+        for dtype in patterns.DTYPES.values()
+        for text in patterns.check(name, function, dtype, "cpu", step=3)
+    ]
+    assert wrong == []
