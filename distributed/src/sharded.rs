@@ -712,7 +712,8 @@ pub fn from_local(
     from_local_with(member, local, placements, dims, &[], gradient)
 }
 
-/// [`from_local`] with the strides of the whole tensor. Those that leave gaps are ignored. Without any, it is row major.
+/// [`from_local`] with the strides of the whole tensor. Those that leave gaps are ignored. Without any, it is row
+/// major.
 ///
 /// # Errors
 /// As [`from_local`].

@@ -130,8 +130,8 @@ impl Group {
         }
     }
 
-    /// Delete what the ranks have told each other. The last rank that leaves calls this. What stays is the count of ranks
-    /// that have left.
+    /// Delete what the ranks have told each other. The last rank that leaves calls this. What stays is the count of
+    /// ranks that have left.
     fn forget_keys(&self) {
         let of_rank = |rank: usize| {
             ["place", "left", "waits", "state", "agreement/left"].into_iter().map(move |name| format!("{name}/{rank}"))

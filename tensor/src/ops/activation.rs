@@ -401,8 +401,8 @@ fn prelu(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     )
 }
 
-/// `x / (1 + |x|)`. The gradient, one over the square of the divisor, is a product: the square would leave the range, and
-/// the difference of two quotients would cancel.
+/// `x / (1 + |x|)`. The gradient, one over the square of the divisor, is a product: the square would leave the range,
+/// and the difference of two quotients would cancel.
 fn softsign(x: &Tensor) -> Result<Tensor> {
     let divisor = |x: &Tensor| x.abs()?.add_scalar(1i64);
     if !x.dtype().is_float() {

@@ -46,7 +46,12 @@ def test_strides_of_size_one_do_not_matter_to_complex_views():
 @pytest.mark.parametrize("function", [torch.remainder, torch.floor_divide, torch.fmod])
 def test_divisors_of_another_device_are_refused(function):
     number, device = torch.arange(3, device="tpu"), torch.ones(3, dtype=torch.int64, device="meta")
-    for a, b in ((number, device), (device, number), (number.cpu(), device), (number, device.new_ones(3, device="cpu"))):
+    for a, b in (
+        (number, device),
+        (device, number),
+        (number.cpu(), device),
+        (number, device.new_ones(3, device="cpu")),
+    ):
         with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
             function(a, b)
 
@@ -61,7 +66,7 @@ def test_a_write_to_the_result_of_erfinv_keeps_its_gradient():
 
 def test_products_of_batches_name_themselves():
     x = torch.ones(2, 2, 2, dtype=torch.bool)
-    with pytest.raises(NotImplementedError, match='"bmm" not implemented for \'Bool\''):
+    with pytest.raises(NotImplementedError, match="\"bmm\" not implemented for 'Bool'"):
         torch.bmm(x, x)
 
 

@@ -230,8 +230,8 @@ fn narrow_with_number(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>, dtype: D
     }
 }
 
-/// Refuse a number that is zero in integer division on a device. Return any other divisor tied to the error, which the op
-/// must read instead of `b`. Return `None` if nothing is to be checked: on `cpu` the kernel does it.
+/// Refuse a number that is zero in integer division on a device. Return any other divisor tied to the error, which the
+/// op must read instead of `b`. Return `None` if nothing is to be checked: on `cpu` the kernel does it.
 #[inline]
 fn check_divisor(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<Option<Tensor>> {
     if !matches!(kind, BinaryKind::FloorDivide | BinaryKind::Remainder | BinaryKind::Fmod)

@@ -20,8 +20,8 @@ use torchtpu_stablehlo::{Direction, ElementType};
 /// | x | any | floating point, or an integer if `p` is 0, 1, 2 or 3 |
 /// | y | that of `x` | that of `x` |
 ///
-/// 16-bit floats are computed in `float32` and rounded once. The root of negative infinity is NaN, as in PyTorch, except
-/// in `float16`, where the root is the general power: infinite there, and without the sign of zero.
+/// 16-bit floats are computed in `float32` and rounded once. The root of negative infinity is NaN, as in PyTorch,
+/// except in `float16`, where the root is the general power: infinite there, and without the sign of zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Power {
     /// Twice the exponent.

@@ -34,6 +34,11 @@ fn acosh_vjp(x: &Tensor, g: &Tensor) -> Result<Tensor> {
     mul(g, &affine(x, 1.0, -1.0)?.rsqrt()?.mul(&affine(x, 1.0, 1.0)?.rsqrt()?)?)
 }
 
+/// Return `g * sqrt(pi) / 2 * e^(erfinv(x)^2)`.
+fn erfinv_vjp(x: &Tensor, g: &Tensor) -> Result<Tensor> {
+    scaled(&mul(g, &x.erfinv()?.square()?.exp()?)?, 1.0 / FRAC_2_SQRT_PI)
+}
+
 /// Numbers within (0, 1): `ndtri` of integers is infinite or none, which is compared too.
 fn fraction(dims: &[usize]) -> SampleArg {
     SampleArg::Tensor(dims.to_vec(), Fill::Fraction)
@@ -314,7 +319,7 @@ functions! { public {
         aliases(&["special_erfc"]);
     /// Inverse of the error function.
     erfinv erfinv_ = Erfinv:
-        Rules::new(Op("chlo.erf_inv"), OfInput(|x, g| scaled(&mul(g, &x.erfinv()?.square()?.exp()?)?, 1.0 / FRAC_2_SQRT_PI)))
+        Rules::new(Op("chlo.erf_inv"), OfInput(erfinv_vjp))
             .on_cpu(single!(single::erfinv))
             .real("erfinv_vml_cpu"),
         samples!([unit(&[2, 3])]),
@@ -452,7 +457,9 @@ functions! { public {
         "Return the modified Bessel function of the first kind of order 1 of each element of `input`. Integers and \
          `bool` are computed in the default floating-point dtype.";
     i1e = I1e:
-        Rules::new(By(text!(special::i1e)), OfInput(gradient::i1e)).on_cpu(single!(single::i1e)).real("special_i1e_cpu"),
+        Rules::new(By(text!(special::i1e)), OfInput(gradient::i1e))
+            .on_cpu(single!(single::i1e))
+            .real("special_i1e_cpu"),
         t true
         "Return `e^-|x| * I1(x)` for each element `x` of `input`, where `I1` is the modified Bessel function of the \
          first kind of order 1. It does not overflow for large `x`. Integers and `bool` are computed in the default \
