@@ -227,9 +227,9 @@ def test_checkpoints_take_less_memory():
         assert plan.programs[-1].stablehlo.count("optimization_barrier") >= checkpoints
         return plan.programs[-1].reports[V5E].temp_bytes
 
-    for use_reentrant in (False, True):
-        none, half, most = (temporary_bytes(n, use_reentrant) for n in (0, 3, 6))
-        assert none > 1.2 * half > 1.2 * 1.2 * most, (none, half, most)
+    # The TPU compiler takes half a minute for each of these programs.
+    none, half, most = temporary_bytes(0, True), temporary_bytes(3, False), temporary_bytes(6, True)
+    assert none > 1.2 * half > 1.2 * 1.2 * most, (none, half, most)
 
 
 def test_ops_and_reads_have_the_lines_of_the_script_and_gradients_those_of_their_ops():

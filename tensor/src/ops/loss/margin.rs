@@ -192,6 +192,9 @@ fn triplet_margin(a: &Args<'_>) -> Result<Tensor> {
 
 fn soft_margin(x: &Tensor, target: &Tensor, r: Reduction) -> Result<Tensor> {
     let forward = || x.mul(&target.neg()?)?.exp()?.log1p();
+    if x.dtype().is_complex() || target.dtype().is_complex() {
+        return reduced(forward()?, r);
+    }
     let loss = by_formula("SoftMarginLossBackward0", &[x, target], forward, |x, g, needs| {
         let (x, t) = (&x[0], &x[1]);
         let slope = g.mul(&logistic(&x.mul(&t.neg()?)?)?)?.neg()?;
