@@ -27,7 +27,8 @@ OTHERS = {
         poisson_nll_loss(full) g1""",
     "squares of the divisor leave the range": """
         softsign g0/softsign h0/where(x > 0, xlogy(x, x)) h0/hypot h0
-        poisson_nll_loss(no log) h0/pow h0""",
+        poisson_nll_loss(no log) h0/pow h0/asinh g0""",
+    "a number near zero is lost beside one": "soft_margin_loss h0",
     "roots of -0.0": "x**0.5 g0/x**-0.5 value",
     "outside of the domain": "zeta value/zeta g1/zeta h1",
     "the gradient is bounded at 0 and 1, so its slope is too": """
@@ -36,10 +37,10 @@ OTHERS = {
 # The same in 16 bits.
 NARROW = {
     "PyTorch rounds or leaves the range on the way": """
-        acosh g0/asinh g0/log10 g0/tanhshrink value/hypot g0/hypot g1/pow value/pow g0/pow g1
+        acosh g0/log10 g0/tanhshrink value/hypot g0/hypot g1/pow value/pow g0/pow g1
         poisson_nll_loss value/poisson_nll_loss g0/poisson_nll_loss g1/poisson_nll_loss(no log) value
         poisson_nll_loss(no log) g0/poisson_nll_loss(no log) g1/soft_margin_loss value/soft_margin_loss g0
-        soft_margin_loss g1""",
+        soft_margin_loss g1/sinc value/ldexp value/ldexp g1/kl_div(log) value/kl_div(log) g1""",
 }
 
 # The same in programs of a compiler.
