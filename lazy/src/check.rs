@@ -1,4 +1,4 @@
-//! Checks of values that are computed later, as data: [`engine::checks`](crate::engine) records and settles them.
+//! Checks of values that are computed later, as data: [`engine::checks`](mod@crate::engine) records and settles them.
 
 use crate::failure::Failure;
 use parking_lot::Mutex;

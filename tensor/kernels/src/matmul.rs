@@ -150,7 +150,7 @@ pub(crate) unsafe fn gemm<T: Float<Acc: Multiply>>(
     }
 }
 
-/// Compute a product with few rows or few columns as [`skinny`](crate::skinny) does. Return whether it is one.
+/// Compute a product with few rows or few columns as [`skinny`] does. Return whether it is one.
 unsafe fn skinny_product<T: Float<Acc: Multiply>>(
     m: usize,
     n: usize,

@@ -2,7 +2,7 @@
 //!
 //! A call passes four slots, in this order: autocast, autograd, functionalise and execute. Autocast is [`autocast`],
 //! and autograd is [`graph::record`](crate::graph). Functionalise is the writing side of views ([`view`](crate::view),
-//! [`inplace`](crate::inplace)), since ops themselves are pure. Execute runs a kernel, records in a trace, or does
+//! [`inplace`]), since ops themselves are pure. Execute runs a kernel, records in a trace, or does
 //! nothing, by device.
 
 use crate::op::{Layout, Outs, Prim, Saves, Strides, bit};

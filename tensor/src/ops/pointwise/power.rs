@@ -12,8 +12,8 @@ use torchtpu_stablehlo::{Direction, ElementType};
 
 /// `y = x^p` for each element, for an exponent `p` that is part of the program.
 ///
-/// Other exponents are operands of [`Binary`], so that a changing exponent compiles nothing. A compiler does not see
-/// the number then, and has to compute a logarithm.
+/// Other exponents are operands of [`Binary`](crate::ops::pointwise::Binary), so that a changing exponent compiles
+/// nothing. A compiler does not see the number then, and has to compute a logarithm.
 ///
 /// | operand | shape | dtype |
 /// |---|---|---|
