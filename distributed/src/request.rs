@@ -201,15 +201,21 @@ impl Request {
         if COMPARES_SHAPES.load(Relaxed) {
             return self.exact_fingerprint();
         }
-        // Each rank of an all_to_all may have another number of rows.
-        let kept = usize::from(matches!(self.op, Op::AllToAll { .. })).min(self.shape.len());
-        let elements = self.shape[kept..].iter().product();
-        let shape = self.shape[..kept].iter().copied().chain([elements]).collect();
-        Request { shape, ..self.clone() }.exact_fingerprint()
+        self.fingerprint_of(&[self.compared_sizes().iter().product()])
     }
 
     /// Return a hash of everything that must be equal on all ranks, the shape too.
     pub(crate) fn exact_fingerprint(&self) -> u64 {
+        self.fingerprint_of(self.compared_sizes())
+    }
+
+    /// The sizes without the rows of an all_to_all, of which each rank may have another number.
+    fn compared_sizes(&self) -> &[usize] {
+        let skipped = usize::from(matches!(self.op, Op::AllToAll { .. }));
+        self.shape.get(skipped..).unwrap_or_default()
+    }
+
+    fn fingerprint_of(&self, sizes: &[usize]) -> u64 {
         let text = if let Op::Agree { text } = &self.op { hash_text(text) } else { 0 };
         let head = [
             hash_text(self.op.report_name()),
@@ -217,12 +223,9 @@ impl Request {
             self.op.reduction().map_or(0, |op| op as u64 + 1),
             self.op.root().map_or(0, |root| root as u64 + 1),
             self.dtype as u64,
-            self.shape.len() as u64,
+            sizes.len() as u64,
         ];
-        // Each rank of an all_to_all may have another number of rows.
-        let skipped = usize::from(matches!(self.op, Op::AllToAll { .. }));
-        let dims = self.shape.iter().skip(skipped).map(|&d| d as u64);
-        head.into_iter().chain(dims).fold(0, mix)
+        head.into_iter().chain(sizes.iter().map(|&n| n as u64)).fold(0, mix)
     }
 
     /// Return the request in the words of PyTorch's reports of mismatches.
