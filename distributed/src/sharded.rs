@@ -236,6 +236,10 @@ struct Value {
 }
 
 impl Value {
+    fn new(member: Arc<Member>, placements: Vec<Placement>, meta: Meta, part: Part) -> Value {
+        Value { member, placements, meta, part, is_exchanged: false, is_handed_out: false }
+    }
+
     fn spec(&self) -> Spec {
         Spec { mesh: self.member.mesh.clone(), placements: self.placements.clone(), meta: self.meta }
     }
@@ -390,27 +394,13 @@ impl Backend for Parts {
                 Operand::Number { bits, meta, shared } => {
                     let number = backend::number(*bits, meta, *shared)?;
                     let (member, placements) = (member.clone(), replicated.clone());
-                    Ok(Value {
-                        member,
-                        placements,
-                        meta: **meta,
-                        part: Part::Local(number),
-                        is_exchanged: false,
-                        is_handed_out: false,
-                    })
+                    Ok(Value::new(member, placements, **meta, Part::Local(number)))
                 }
             }
         };
         let x = given.iter().map(operand).collect::<Result<Vec<_>>>()?;
         let new = |placements: &[Placement], meta: &Meta, part: Part, is_exchanged: bool| {
-            add(Value {
-                member: member.clone(),
-                placements: placements.to_vec(),
-                meta: *meta,
-                part,
-                is_exchanged,
-                is_handed_out: false,
-            })
+            add(Value { is_exchanged, ..Value::new(member.clone(), placements.to_vec(), *meta, part) })
         };
         if op.facts().is_fill
             && let [number] = &x[..]
@@ -558,14 +548,7 @@ impl Backend for Parts {
         let member = Member::of(meta.device)?;
         let local = Tensor::from_bytes(bytes, &meta.dims, meta.dtype)?.to_device(member.local)?;
         let placements = vec![Placement::Replicate; member.mesh.ndim()];
-        Ok(add(Value {
-            member,
-            placements,
-            meta: *meta,
-            part: Part::Local(local),
-            is_exchanged: false,
-            is_handed_out: false,
-        }))
+        Ok(add(Value::new(member, placements, *meta, Part::Local(local))))
     }
 
     /// Let the device of the parts check the value, which all ranks have then.
@@ -744,14 +727,7 @@ pub fn from_local_with(
         )));
     }
     let part = Part::Local(if member.is_outside() { member.nothing(&meta)? } else { local.detach() });
-    let value = add(Value {
-        member: member.clone(),
-        placements: placements.to_vec(),
-        meta,
-        part,
-        is_exchanged: false,
-        is_handed_out: false,
-    });
+    let value = add(Value::new(member.clone(), placements.to_vec(), meta, part));
     let y = match strides {
         [] => Tensor::from_device_value(&meta, value),
         strides => Tensor::from_device_value_with(&meta, strides, value),
