@@ -25,7 +25,7 @@ fn _swap_tensor(target: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult
     match v.history().or_raise()? {
         Some(GradRef::Node(n)) => {
             // A gradient that the tensor keeps is from now on that of the new node.
-            x.move_grad_slots(&n, v.output_nr());
+            x.move_grad_slots(Some(&n), v.output_nr());
             new.set_grad_ref(Some(GradRef::Node(n)), v.output_nr());
         }
         _ => new.take_over(x).or_raise()?,

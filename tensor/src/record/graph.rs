@@ -706,17 +706,14 @@ fn record_any(op: Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
 
 /// Give a tensor its new history after a write in place. A retained and an assigned gradient move to the new history.
 pub(crate) fn replace_history(x: &Tensor, r: Option<GradRef>, nr: u32) {
-    x.take_grad_slots(if let Some(GradRef::Node(n)) = &r { Some(n) } else { None }, nr);
+    x.move_grad_slots(if let Some(GradRef::Node(n)) = &r { Some(n) } else { None }, nr);
     x.set_grad_ref(r, nr);
 }
 
 impl Tensor {
-    /// Move a retained and an assigned gradient to output `nr` of a node, which becomes the history of this tensor.
-    pub fn move_grad_slots(&self, to: &Node, nr: u32) {
-        self.take_grad_slots(Some(to), nr);
-    }
-    /// Remove a retained and an assigned gradient from the history of this tensor. Give them to output `nr` of `to`.
-    fn take_grad_slots(&self, to: Option<&Node>, nr: u32) {
+    /// Move a retained and an assigned gradient from the history of this tensor to output `nr` of its new history. Drop
+    /// them if that is no node.
+    pub fn move_grad_slots(&self, to: Option<&Node>, nr: u32) {
         let Some(GradRef::Node(from)) = self.grad_ref() else { return };
         let Some(extras) = from.extras_if_any() else { return };
         let (retained, assigned) = {
