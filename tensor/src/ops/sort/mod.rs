@@ -343,14 +343,20 @@ fn host(x: &Tensor) -> Result<Tensor> {
     x.detach().to_device(Device::CPU)?.resolved()
 }
 
-/// [`host`] for a result that has a row for each different slice of `x` along dimension `d`, or for each different
-/// element.
-fn host_of_distinct(x: &Tensor, d: Option<usize>) -> Result<Tensor> {
+/// [`host`] for a result whose size the values decide. A planned device has none: `stand_in` makes values that give an
+/// assumed number of rows, of at most `most`.
+fn host_of_sizes(x: &Tensor, most: usize, stand_in: impl FnOnce(usize) -> Result<Tensor>) -> Result<Tensor> {
     if x.device().kind == DeviceKind::Meta {
         return host(x);
     }
+    crate::backend::fetch_sizes(x, most, stand_in)?.resolved()
+}
+
+/// [`host`] for a result that has a row for each different slice of `x` along dimension `d`, or for each different
+/// element.
+fn host_of_distinct(x: &Tensor, d: Option<usize>) -> Result<Tensor> {
     let slices = d.map_or(x.numel(), |d| x.dims()[d]);
-    let values = crate::backend::fetch_sizes(x, slices, |rows| {
+    host_of_sizes(x, slices, |rows| {
         // Equal ones are neighbours, so that those of `unique_consecutive` are as many.
         let numbers: Vec<i64> = memory::collect((0..slices).map(|i| (i * rows / slices) as i64));
         let number = Tensor::from_slice(&numbers, &[slices])?.to_dtype(x.dtype())?;
@@ -362,20 +368,15 @@ fn host_of_distinct(x: &Tensor, d: Option<usize>) -> Result<Tensor> {
                 number.reshape(&sizes)?.expand_dims(x.dims())?.contiguous()
             }
         }
-    })?;
-    values.resolved()
+    })
 }
 
 /// [`host`] for integers that are numbers of classes, whose count decides the size of a result.
 pub(crate) fn host_of_classes(x: &Tensor) -> Result<Tensor> {
-    if x.device().kind == DeviceKind::Meta {
-        return host(x);
-    }
-    let values = crate::backend::fetch_sizes(x, x.numel(), |classes| {
+    host_of_sizes(x, x.numel(), |classes| {
         let numbers: Vec<i64> = memory::collect((0..x.numel()).map(|i| (i % classes.max(1)) as i64));
         Tensor::from_slice(&numbers, x.dims())?.to_dtype(x.dtype())
-    })?;
-    values.resolved()
+    })
 }
 
 /// Refuse complex numbers, which have no order. `kernel` is PyTorch's name of the kernel.
