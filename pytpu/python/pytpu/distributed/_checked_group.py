@@ -75,15 +75,18 @@ class _ProcessGroupWrapper:
 
     def rank(self) -> int:
         """Return this rank."""
-        return self._wrapped.rank()  # type: ignore[no-any-return]  # It is that of a group.
+        rank: int = self._wrapped.rank()
+        return rank
 
     def size(self) -> int:
         """Return the number of ranks."""
-        return self._wrapped.size()  # type: ignore[no-any-return]
+        size: int = self._wrapped.size()
+        return size
 
     def name(self) -> str:
         """Return the name of the engine within."""
-        return self._wrapped.name()  # type: ignore[no-any-return]
+        name: str = self._wrapped.name()
+        return name
 
     def shutdown(self) -> None:
         """Leave both groups."""

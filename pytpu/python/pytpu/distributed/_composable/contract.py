@@ -107,8 +107,9 @@ def contract(state_cls: type[_State] = _State) -> Callable[[Callable[..., Any]],
             found: _State | None = module.__dict__.setdefault(STATE_KEY, {}).get(function)
             return found
 
-        wrapper.state = state  # type: ignore[attr-defined]  # As PyTorch has it.
-        return wrapper
+        applied: Any = wrapper
+        applied.state = state
+        return applied
 
     return decorate
 

@@ -19,8 +19,13 @@ __all__: list[str] = []
 param_to_optim_hook_handle_map: weakref.WeakKeyDictionary[Tensor, list[RemovableHandle]] = weakref.WeakKeyDictionary()
 
 
+def _optimizers_of(parameter: Tensor) -> list[Optimizer]:
+    """Return what `_apply_optimizer_in_backward` has set."""
+    return getattr(parameter, "_in_backward_optimizers", [])
+
+
 def _step(parameter: Tensor) -> None:
-    for optimizer in parameter._in_backward_optimizers:  # type: ignore[attr-defined]  # `_apply_optimizer_in_backward` sets it.
+    for optimizer in _optimizers_of(parameter):
         optimizer.step()
     parameter.grad = None
 
@@ -64,8 +69,4 @@ def _get_in_backward_optimizers(module: nn.Module) -> list[Optimizer]:
     Args:
         module: the module.
     """
-    return [
-        optimizer
-        for parameter in module.parameters()
-        for optimizer in getattr(parameter, "_in_backward_optimizers", [])
-    ]
+    return [optimizer for parameter in module.parameters() for optimizer in _optimizers_of(parameter)]

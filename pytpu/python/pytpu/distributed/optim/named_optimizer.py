@@ -77,7 +77,7 @@ class _NamedOptimizer(Optimizer):
         """The state of the optimizer, by parameters."""
         return self._optimizer.state
 
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+    def step(self, closure: Callable[[], Tensor | float] | None = None) -> Tensor | float | None:
         """Step.
 
         Args:
@@ -98,7 +98,7 @@ class _NamedOptimizer(Optimizer):
         ]
         return {"state": state, "param_groups": groups}
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:  # type: ignore[override]
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Copy the values of a state with names into the state of this optimizer, which must be there already.
 
         Args:
@@ -145,7 +145,7 @@ class _NamedOptimizer(Optimizer):
             else:
                 own[key] = copy.deepcopy(source[key])
 
-    def add_param_group(self, param_group: Mapping[str, Any]) -> None:  # type: ignore[override]
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group of parameters, which ``named_parameters`` must have.
 
         Args:
