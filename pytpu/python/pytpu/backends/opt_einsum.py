@@ -31,7 +31,7 @@ strategy = "auto" if is_available() else None
 
 def order(equation, operands):
     """Return the flat list of pairs in whose order `torch.einsum` contracts, or `None` for left to right."""
-    if len(operands) <= 2 or not (enabled and is_available()):
+    if not (enabled and is_available()):
         return None
     shapes = [tuple(x.shape) for x in operands]
     try:
