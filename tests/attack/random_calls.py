@@ -296,7 +296,7 @@ def make_call(functions, seed, index, device, attempt=0):
     rng = random.Random(f"{seed} {index} {device}")
     place, name, function = rng.choice(functions)
     if device == "mixed":
-        # Each function in turn, with the same arguments whatever other functions there are.
+        # Take the functions in turn. The seed has the function's name, so a new function changes no others' arguments.
         place, name, function = functions[index % len(functions)]
         rng = random.Random(f"{seed} {index // len(functions)} {place} {name} {attempt}")
     arguments = Arguments(rng, "cpu" if device == "mixed" else device)

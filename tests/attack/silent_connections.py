@@ -92,7 +92,7 @@ def strangers(port, count, held):
     """Open connections that say nothing, a part of a message, or something else."""
     refused = 0
     for k in range(count):
-        # A rank that is not in a collective takes nobody from its queue of 128.
+        # The system holds up to 128 connections until a rank accepts them, which it does during collectives only.
         if refused == 3:
             return
         try:

@@ -2,8 +2,7 @@
 //! `mode`.
 //!
 //! Rust's own algorithms are as fast but order equal elements differently, and indices of equal values are visible
-//! results. `before` is a strict weak order, or any comparison for at most 16 elements. All
-//! functions work in place.
+//! results. `before` is a strict weak order, or any comparison for at most 16 elements. All functions work in place.
 
 /// Move the first `k` elements to the front, sorted. Uses a heap of `k` elements, then a heap sort.
 pub(crate) fn partial_sort<E: Copy>(a: &mut [E], k: usize, before: &impl Fn(&E, &E) -> bool) {

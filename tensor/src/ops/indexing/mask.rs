@@ -61,7 +61,7 @@ pub fn nonzero(x: &Tensor) -> Result<Tensor> {
     if x.device().kind == DeviceKind::Meta {
         return Err(Error::not_implemented("nonzero of a meta tensor: its number of rows depends on the values"));
     }
-    // The first rows stand for those that the values would choose.
+    // A planned device has no values. Take the first elements for those that are not zero.
     let host = crate::backend::fetch_sizes(x, x.numel(), |rows| {
         count_up(x.numel(), Device::CPU)?.lt_scalar(rows as i64)?.reshape_dims(*x.dims())
     })?;
