@@ -432,14 +432,17 @@ fn assign(x: &Tensor, key: Vec<Item>, value: Tensor, number: Option<Scalar>) -> 
             return Ok(());
         }
         // As in PyTorch, a value that is broadcast may overlap the elements that are written.
+        let sizes = || s.x.dims().iter().map(|&n| n as i64).collect::<Vec<i64>>();
         let value = if value.shares_storage(&s.x) && value.dims() != s.x.dims() {
-            let sizes: Vec<i64> = s.x.dims().iter().map(|&n| n as i64).collect();
-            value.expand(&sizes)?
+            value.expand(&sizes())?
         } else {
             value
         };
-        enter::work(s.x.numel(), || s.x.copy_(&value).map(|_| ()))?;
-        return Ok(());
+        return enter::work(s.x.numel(), || match s.x.copy_(&value) {
+            Ok(_) => Ok(()),
+            // A value of sizes that do not fit is refused as `expand` refuses it, as in PyTorch.
+            Err(e) => Err(value.expand(&sizes()).err().unwrap_or(e).into()),
+        });
     }
     let value = if number.is_some() || is_filled { value.to_dtype(s.x.dtype())? } else { value };
     let value = value.to_device(s.x.device())?;

@@ -44,18 +44,18 @@ const LEFT_OUT: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Rows with larger errors for some operands, which are still to be mended.
-const KNOWN: &[&str] = &[
-    "sinc",
-    "tanhshrink",
-    "scatter_reduce.two",
-    "grid_sampler_2d",
-    "grid_sampler_3d",
-    "scaled_dot_product_attention",
-    "cross_entropy_loss",
-    "cosine_similarity",
-    "poisson_nll_loss",
-    "_foreach_powsum.Scalar",
+/// Rows whose results or gradients cancel in `float32`, or overflow it, for some of the factors, and the factors for
+/// which they are compared.
+const SOME_SCALES: &[(&str, &[f64])] = &[
+    // The sine of a large multiple of pi is zero here, and what is left of it in `float64`.
+    ("sinc", &[1.0, 1e-3]),
+    ("tanhshrink", &[1.0, 300.0]),
+    ("grid_sampler_2d", &[1.0, 1e-3]),
+    ("grid_sampler_3d", &[1.0, 1e-3]),
+    ("poisson_nll_loss", &[1.0, 1e-3]),
+    ("scaled_dot_product_attention", &[1.0, 1e-3]),
+    // One of its samples has a gradient of zero.
+    ("cosine_similarity", &[]),
 ];
 
 /// Half the distance of two neighbouring numbers near one.
@@ -132,8 +132,9 @@ fn compare(device: Device) {
         if LEFT_OUT.iter().any(|(_, rows)| rows.contains(&name)) {
             return Ok(());
         }
+        let scales = SOME_SCALES.iter().find(|(row, _)| *row == name).map_or(&SCALES[..], |(_, scales)| scales);
         for dtype in [DType::BF16, DType::F16] {
-            for scale in SCALES {
+            for &scale in scales {
                 let label = |e: String| format!("{} {scale}: {e}", dtype.name());
                 let Ok(args) = arguments(schema, sample, dtype).map(with_short_numbers) else { continue };
                 let Ok(args) = changed(&args, &mut |t| t.mul_scalar(scale)) else { continue };
@@ -158,7 +159,7 @@ fn compare(device: Device) {
                 }
             }
         }
-        if found.is_empty() || KNOWN.contains(&name) { Ok(()) } else { Err(found.join("; ")) }
+        if found.is_empty() { Ok(()) } else { Err(found.join("; ")) }
     });
 }
 

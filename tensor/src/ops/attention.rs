@@ -497,8 +497,11 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
             with_products_of(q.dtype(), || op.scores(&wq, &wk, mask.as_ref()))?
         };
         let (w, _) = Attention::weights(&scores)?;
-        let w = crate::ops::dropout::dropout(&narrowed(w, q.dtype())?, a.dropout, true)?;
-        return w.matmul(&v);
+        if on_accelerator {
+            return crate::ops::dropout::dropout(&narrowed(w, q.dtype())?, a.dropout, true)?.matmul(&v);
+        }
+        let w = crate::ops::dropout::dropout(&w, a.dropout, true)?;
+        return narrowed(w.matmul(&widened(&v)?)?, q.dtype());
     }
     // Merge any number of leading dimensions into two.
     let (b, h) = match batch.len() {

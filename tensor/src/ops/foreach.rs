@@ -6,6 +6,7 @@
 use crate::ops::{Callable, find};
 use crate::schema::Fill::{Fraction, Normal, Positive, Unit};
 use crate::schema::{Arg, Args, Fill, Ret, Row, Sample, SampleArg, Scope, Tier, n, t};
+use crate::types::compute::{narrowed, widened};
 use crate::{Error, Result, Scalar, Tensor, samples};
 use smallvec::SmallVec;
 
@@ -98,7 +99,8 @@ fn sum_of_powers(a: &Args<'_>, op: &Callable) -> Result<Ret> {
     let dtype = a.opt_dtype(2)?;
     let one = |x: &&Tensor| -> Result<Tensor> {
         let x = dtype.map_or_else(|| Ok((*x).clone()), |d| x.to_dtype(d))?;
-        op.call_tensor(&[Arg::Tensor(&x.abs()?), a.0[1]])?.sum()
+        let powers = op.call_tensor(&[Arg::Tensor(&widened(&x)?.abs()?), a.0[1]])?;
+        narrowed(powers.sum()?, x.dtype())
     };
     Ok(Ret::List(a.tensors(0)?.iter().map(one).collect::<Result<_>>()?))
 }

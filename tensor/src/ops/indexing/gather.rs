@@ -241,6 +241,7 @@ impl Op for Scatter {
         match self.kind {
             ScatterKind::Set | ScatterKind::Add => Saves::inputs(0b010),
             ScatterKind::Mean => Saves::inputs(0b110),
+            ScatterKind::Mul => Saves::inputs(0b111),
             _ => Saves::both(0b111, 1),
         }
     }
@@ -316,7 +317,7 @@ impl Scatter {
                 Ok((g.clone(), at(&g)?))
             }
             ScatterKind::Mul => {
-                let (x, y, src) = (&s.x(0).conj()?, &s.y(0).conj()?, src.conj()?);
+                let (x, src) = (&s.x(0).conj()?, src.conj()?);
                 // For x: the product of all other values, without a zero of its own.
                 let x1 = pointwise::select(&x.eq_scalar(0.0)?, &one, x)?;
                 let others = scatter(&x1, ScatterKind::Mul, &src, self.include_self)?;
@@ -326,7 +327,9 @@ impl Scatter {
                 let zeros = scatter(&zeros_like(s.meta(0))?, ScatterKind::Add, &is_zero.to_dtype(g.dtype())?, true)?;
                 let only = is_zero.logical_and(&at(&zeros)?.eq_scalar(1.0)?)?;
                 let rest = scatter(x, ScatterKind::Mul, &pointwise::select(&only, &one, &src)?, self.include_self)?;
-                let plain = at(&g.mul(y)?)?.div(&pointwise::select(&is_zero, &one, &src)?)?;
+                // Not the result of the op, which is rounded and may have left the range of 16 bits.
+                let y = scatter(x, ScatterKind::Mul, &src, self.include_self)?;
+                let plain = at(&g.mul(&y)?)?.div(&pointwise::select(&is_zero, &one, &src)?)?;
                 Ok((gx, pointwise::select(&only, &at(&g.mul(&rest)?)?, &plain)?))
             }
             _ => {

@@ -22,7 +22,7 @@ use torchtpu_stablehlo::{Direction, ElementType, ReduceKind, Type};
 /// | x | `[n, c, *]` or `[c]` | floating point |
 /// | target | x without c | `int64` |
 /// | w | `[c]`, optional | as x |
-/// | loss | as target | as x |
+/// | loss | as target | that of arithmetic |
 /// | lse | as target | that of arithmetic |
 /// | total | 0-d: sum of `w[t]` of rows that count | that of arithmetic |
 ///
@@ -292,7 +292,7 @@ impl Fused for CrossEntropy {
         loss = f.select(&l.wrong, &nan, &loss);
         let dims: Vec<usize> = (0..row_weight.rank()).collect();
         let total = f.reduce(&row_weight, ReduceKind::Add, &dims);
-        smallvec![f.convert(&loss, crate::meta::element_type(y[0].dtype)), lse, total]
+        smallvec![loss, lse, total]
     });
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         let mut x = vec![g, s.x(0), s.x(1), s.y(1)];
@@ -323,11 +323,11 @@ impl Fused for CrossEntropy {
                 )));
             }
         }
-        Ok(Meta { dims: without(&d, class_dim(d.len())), dtype: x[0].dtype(), device: same_device(x)? })
+        let dtype = compute_dtype(x[0].dtype());
+        Ok(Meta { dims: without(&d, class_dim(d.len())), dtype, device: same_device(x)? })
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, i: usize) -> Meta {
-        let wide = first.with_dtype(compute_dtype(first.dtype));
-        if i == 1 { wide } else { wide.with_dims(Dims::EMPTY) }
+        if i == 1 { *first } else { first.with_dims(Dims::EMPTY) }
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let (logits, rows) = class_text(x[0].dims.len());
@@ -338,7 +338,7 @@ impl Fused for CrossEntropy {
         axes
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
-        let (dtype, d) = (x[0].dtype(), class_dim(x[0].dims().len()));
+        let d = class_dim(x[0].dims().len());
         let v = widened(x[0])?;
         let w = x.get(2).map(|w| widened(&w.detach())).transpose()?;
         let (_, safe, weight) = self.rows(x[1], w.as_ref(), v.dtype())?;
@@ -356,7 +356,7 @@ impl Fused for CrossEntropy {
             let all = all.sum_dim(&[d as i64], false)?.mul(&counts)?.mul_scalar(smoothing / x[0].dims()[d] as f64)?;
             loss = loss.mul_scalar(1.0 - smoothing)?.add(&all)?;
         }
-        Ok(smallvec![narrowed(loss, dtype)?, lse.detach().squeeze(d as i64)?, weight.sum()?])
+        Ok(smallvec![loss, lse.detach().squeeze(d as i64)?, weight.sum()?])
     }
     fn saves(&self, _: u64) -> Saves {
         Saves::both(0b11 | (self.weight as u64) << 2, 0b10)
@@ -537,11 +537,12 @@ pub fn cross_entropy(x: &Tensor, target: &Tensor, a: &CrossEntropyArgs<'_>) -> R
     let mut inputs = vec![x, &target];
     inputs.extend(a.weight);
     let y = dispatch::call_n(Prim::CrossEntropy(op), &inputs)?;
-    match a.reduction {
-        Reduction::None => Ok(y[0].clone()),
-        Reduction::Sum => y[0].sum(),
-        Reduction::Mean => mean(&y[0], &y[2]),
-    }
+    let loss = match a.reduction {
+        Reduction::None => y[0].clone(),
+        Reduction::Sum => y[0].sum()?,
+        Reduction::Mean => mean(&y[0], &y[2])?,
+    };
+    narrowed(loss, x.dtype())
 }
 
 /// The sum of the losses over the total weight. The sum of 16-bit losses may leave the range.
