@@ -107,7 +107,6 @@ MISTAKES = {
     "negative step": "x[::-1]",
     "mask of another length": "x[torch.tensor([True, False], device=D)]",
     "mask of another length in an assignment": "x[torch.tensor([True, False], device=D)] = 1.0",
-    "assignment of another length": "x[:2] = torch.ones(3, device=D)",
     "ragged list": "torch.tensor([[1, 2], [3]])",
     "text as a tensor": "torch.tensor('abc')",
     "list as an array": "torch.from_numpy([1, 2])",
@@ -207,9 +206,7 @@ DIFFERENT = {
 }
 # Texts that are to become PyTorch's.
 KNOWN = {
-    "in-place on what backward needs": "the hint of PyTorch 2.15 ends in `True, check_nan=False`",
-    "in-place on an operand of a product": "the same hint, and the name of the node after `zero_`",
-    "assignment of another length": "speaks of two operands instead of a target",
+    "in-place on an operand of a product": "names another node after `zero_`",
     "keyword twice": "lists the overloads instead of naming the argument",
 }
 
