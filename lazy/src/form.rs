@@ -36,7 +36,7 @@ pub(crate) enum Source {
 const ARG: u32 = 1 << 30;
 const NUMBER: u32 = 2 << 30;
 const KIND: u32 = 3 << 30;
-const NUMBER_SHIFT: u32 = 26;
+const NUMBER_SHIFT: u32 = 25;
 
 /// A segment is cut long before one of its lists gets this long.
 pub(crate) const MAX_ITEMS: usize = 1 << NUMBER_SHIFT;

@@ -24,5 +24,13 @@ pub(crate) fn element_type(dtype: DType) -> ElementType {
         DType::F64 => ElementType::F64,
         DType::C64 => ElementType::C64,
         DType::C128 => ElementType::C128,
+        DType::U16 => ElementType::U16,
+        DType::U32 => ElementType::U32,
+        DType::U64 => ElementType::U64,
+        DType::F8E4M3FN => ElementType::F8E4M3FN,
+        DType::F8E5M2 => ElementType::F8E5M2,
+        DType::F8E4M3FNUZ => ElementType::F8E4M3FNUZ,
+        DType::F8E5M2FNUZ => ElementType::F8E5M2FNUZ,
+        DType::F8E8M0FNU => ElementType::F8E8M0FNU,
     }
 }

@@ -48,6 +48,11 @@ const DTYPES: &[(&str, Dtype)] = &[
     ("float32", Dtype::F32),
     ("float64", Dtype::F64),
     ("complex64", Dtype::C64),
+    ("float8_e4m3fn", Dtype::F8_E4M3),
+    ("float8_e5m2", Dtype::F8_E5M2),
+    ("float8_e8m0fnu", Dtype::F8_E8M0),
+    ("float8_e4m3fnuz", Dtype::F8_E4M3FNUZ),
+    ("float8_e5m2fnuz", Dtype::F8_E5M2FNUZ),
 ];
 
 fn to_format(d: DType) -> Result<Dtype> {

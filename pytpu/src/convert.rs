@@ -123,7 +123,18 @@ impl Numbers {
     /// `o` is an integer object.
     unsafe fn push_large(&mut self, o: *mut PyObject) -> Outcome<()> {
         // SAFETY: `o` is an integer object.
-        let v = unsafe { PyLong_AsDouble(o) };
+        let exact = unsafe { PyLong_AsUnsignedLongLong(o) };
+        // SAFETY: the GIL is held.
+        if exact != u64::MAX || unsafe { PyErr_Occurred() }.is_null() {
+            self.push(Scalar::Unsigned(exact), DType::I64);
+            self.has_large = true;
+            return Ok(());
+        }
+        // SAFETY: the GIL is held, and `o` is an integer object.
+        let v = unsafe {
+            PyErr_Clear();
+            PyLong_AsDouble(o)
+        };
         // SAFETY: the GIL is held.
         if v == -1.0 && !unsafe { PyErr_Occurred() }.is_null() {
             return Err(Failure::Raised);
@@ -343,6 +354,9 @@ fn from_numbers(values: &[Scalar], dims: &[usize], dtype: DType) -> Outcome<Tens
             (Scalar::Int(i), DType::I8) => i8::try_from(*i).is_ok(),
             (Scalar::Int(i), DType::I16) => i16::try_from(*i).is_ok(),
             (Scalar::Int(i), DType::I32) => i32::try_from(*i).is_ok(),
+            (Scalar::Int(i), DType::U16) => i.unsigned_abs() >> 16 == 0,
+            (Scalar::Int(i), DType::U32) => i.unsigned_abs() >> 32 == 0,
+            (Scalar::Unsigned(_), DType::U16 | DType::U32) => false,
             (Scalar::Float(f), d) if d.is_int() => holds(*f, d),
             _ => true,
         };
@@ -406,7 +420,7 @@ pub fn to_list(t: &Tensor) -> Outcome {
     level(&bits, t.dims(), &mut 0)
 }
 
-/// Return NumPy's name for a dtype. `bfloat16` has none.
+/// Return NumPy's name for a dtype. `bfloat16` and floats of 8 bits have none.
 pub fn typestr(d: DType) -> Option<&'static str> {
     Some(match d {
         DType::Bool => "|b1",
@@ -420,7 +434,10 @@ pub fn typestr(d: DType) -> Option<&'static str> {
         DType::F64 => "<f8",
         DType::C64 => "<c8",
         DType::C128 => "<c16",
-        DType::BF16 => return None,
+        DType::U16 => "<u2",
+        DType::U32 => "<u4",
+        DType::U64 => "<u8",
+        _ => return None,
     })
 }
 
@@ -452,7 +469,7 @@ fn from_interface(array: &Bound<'_, PyAny>, interface: &Bound<'_, PyAny>) -> PyR
             (array.getattr("dtype").and_then(|d| d.getattr("type")?.getattr("__name__")?.extract())).unwrap_or(name);
         return Err(PyTypeError::new_err(format!(
             "can't convert np.ndarray of type numpy.{shown}. The only supported types are: float64, float32, float16, \
-            complex64, complex128, int64, int32, int16, int8, uint8, and bool."
+            complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool."
         )));
     };
     if order == Some('>') {

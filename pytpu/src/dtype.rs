@@ -4,7 +4,9 @@ use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError, PyTypeError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
 use std::sync::OnceLock;
-use torchtpu_tensor::{DType, MemoryFormat, can_cast, default_dtype, promote_types, set_default_dtype};
+use torchtpu_tensor::{
+    DType, MemoryFormat, can_cast, default_dtype, is_promotable, no_common_dtype, promote_types, set_default_dtype,
+};
 
 /// The type of a tensor's elements.
 #[pyclass(frozen, eq, hash, name = "dtype", module = "torch")]
@@ -31,7 +33,6 @@ struct Named {
 #[derive(PartialEq, Eq, Hash)]
 enum Class {
     Float,
-    UnsignedFloat,
     Complex,
     Int,
     UnsignedInt,
@@ -42,17 +43,9 @@ const fn named(name: &'static str, scalar_type: &'static str, bytes: usize, clas
     Named { name, scalar_type, bytes, class }
 }
 
-static NAMED: [Named; 29] = [
+static NAMED: [Named; 21] = [
     named("complex32", "ComplexHalf", 4, Class::Complex),
-    named("float8_e4m3fn", "Float8_e4m3fn", 1, Class::Float),
-    named("float8_e4m3fnuz", "Float8_e4m3fnuz", 1, Class::Float),
-    named("float8_e5m2", "Float8_e5m2", 1, Class::Float),
-    named("float8_e5m2fnuz", "Float8_e5m2fnuz", 1, Class::Float),
-    named("float8_e8m0fnu", "Float8_e8m0fnu", 1, Class::UnsignedFloat),
     named("float4_e2m1fn_x2", "Float4_e2m1fn_x2", 1, Class::Float),
-    named("uint16", "UInt16", 2, Class::UnsignedInt),
-    named("uint32", "UInt32", 4, Class::UnsignedInt),
-    named("uint64", "UInt64", 8, Class::UnsignedInt),
     named("int1", "Int1", 1, Class::Int),
     named("int2", "Int2", 1, Class::Int),
     named("int3", "Int3", 1, Class::Int),
@@ -114,8 +107,8 @@ impl PyDType {
     #[getter]
     fn is_floating_point(&self) -> bool {
         match &self.0 {
-            Kind::Served(d) => d.is_float(),
-            Kind::Named(n) => matches!(n.class, Class::Float | Class::UnsignedFloat),
+            Kind::Served(d) => d.is_floating_point(),
+            Kind::Named(n) => n.class == Class::Float,
         }
     }
     /// Whether numbers are complex.
@@ -130,11 +123,11 @@ impl PyDType {
     #[getter]
     fn is_signed(&self) -> PyResult<bool> {
         match &self.0 {
-            Kind::Served(d) => Ok(!matches!(d, DType::Bool | DType::U8)),
+            Kind::Served(d) => Ok(d.is_signed()),
             Kind::Named(n) if n.class == Class::Quantized => {
                 Err(PyRuntimeError::new_err("isSignedType not supported for quantized types"))
             }
-            Kind::Named(n) => Ok(!matches!(n.class, Class::UnsignedFloat | Class::UnsignedInt)),
+            Kind::Named(n) => Ok(n.class != Class::UnsignedInt),
         }
     }
     /// The size of one element in bytes.
@@ -162,7 +155,9 @@ impl PyDType {
                 Err(PyNotImplementedError::new_err("complex numbers of bfloat16 are not supported"))
             }
             Kind::Named(n) if n.class == Class::Complex => Ok(slf.clone()),
-            Kind::Served(d) if d.is_inexact() => Ok(object(py, d.to_complex().expect("of a number with a point"))),
+            Kind::Served(d) if d.is_inexact() && d.to_complex().is_some() => {
+                Ok(object(py, d.to_complex().expect("checked above")))
+            }
             _ => {
                 let name = slf.get()._scalar_type();
                 Err(PyRuntimeError::new_err(format!("Unknown Complex ScalarType for {name}")))
@@ -309,7 +304,11 @@ fn set_default(d: &Bound<'_, PyAny>) -> PyResult<()> {
 #[pyfunction]
 #[pyo3(name = "promote_types")]
 fn promote<'py>(py: Python<'py>, type1: &PyDType, type2: &PyDType) -> PyResult<Bound<'py, PyDType>> {
-    Ok(object(py, promote_types(type1.served()?, type2.served()?)))
+    let (a, b) = (type1.served()?, type2.served()?);
+    if !is_promotable(a, b) {
+        return Err(crate::enter::exception(no_common_dtype(a, b)));
+    }
+    Ok(object(py, promote_types(a, b)))
 }
 
 /// Return the common dtype of two tensors or numbers.

@@ -433,11 +433,8 @@ fn assign(x: &Tensor, key: Vec<Item>, value: Tensor, number: Option<Scalar>) -> 
         }
         // As in PyTorch, a value that is broadcast may overlap the elements that are written.
         let sizes = || s.x.dims().iter().map(|&n| n as i64).collect::<Vec<i64>>();
-        let value = if value.shares_storage(&s.x) && value.dims() != s.x.dims() {
-            value.expand(&sizes())?
-        } else {
-            value
-        };
+        let value =
+            if value.shares_storage(&s.x) && value.dims() != s.x.dims() { value.expand(&sizes())? } else { value };
         return enter::work(s.x.numel(), || match s.x.copy_(&value) {
             Ok(_) => Ok(()),
             // A value of sizes that do not fit is refused as `expand` refuses it, as in PyTorch.

@@ -133,7 +133,7 @@ methods! {
         |_o, x, _a| convert::to_list(x);
     m_is_floating_point "is_floating_point" ()
         "Return whether the dtype is a real floating-point one."
-        |_o, x, _a| boolean(x.dtype().is_float());
+        |_o, x, _a| boolean(x.dtype().is_floating_point());
     m_is_complex "is_complex" ()
         "Return whether the dtype is complex."
         |_o, x, _a| boolean(x.dtype().is_complex());
@@ -155,7 +155,7 @@ methods! {
     };
     m_is_signed "is_signed" ()
         "Return whether the dtype has negative numbers."
-        |_o, x, _a| boolean(!matches!(x.dtype(), DType::Bool | DType::U8));
+        |_o, x, _a| boolean(x.dtype().is_signed());
     m_is_inference "is_inference" ()
         "Return whether the tensor was made in inference mode."
         |_o, x, _a| boolean(x.is_inference());

@@ -49,7 +49,10 @@ pub use device::{Device, DeviceKind};
 pub use dims::Dims;
 pub use error::{Error, ErrorKind, Result};
 pub use meta::Meta;
-pub use scalar::{Scalar, can_cast, category, default_complex, default_dtype, promote_types, set_default_dtype};
+pub use scalar::{
+    Scalar, can_cast, category, default_complex, default_dtype, is_promotable, no_common_dtype, promote_types,
+    set_default_dtype,
+};
 pub use state::{GradMode, no_grad};
 pub use strides::MemoryFormat;
 pub use torchtpu_kernels::memory;

@@ -256,6 +256,11 @@ pub trait Op: Clone + Debug + Sized {
     fn takes_complex(&self) -> bool {
         false
     }
+    /// Whether the op only moves, compares or converts elements, so that it takes dtypes that are
+    /// [only stored](DType::is_stored). Other ops refuse them before `infer`.
+    fn takes_stored(&self) -> bool {
+        false
+    }
     /// How the strides of the results follow from those of the operands.
     const STRIDES: Strides = Strides::RowMajor;
     /// Facts that engines ask for.
@@ -365,6 +370,11 @@ pub trait Fused: Clone + Debug + Sized {
     fn takes_complex(&self) -> bool {
         false
     }
+    /// Whether the op only moves, compares or converts elements, so that it takes dtypes that are
+    /// [only stored](DType::is_stored). Other ops refuse them before `infer`.
+    fn takes_stored(&self) -> bool {
+        false
+    }
     /// How the strides of the results follow from those of the operands.
     const STRIDES: Strides = Strides::RowMajor;
     /// Facts that engines ask for.
@@ -375,10 +385,18 @@ pub trait Fused: Clone + Debug + Sized {
     }
 }
 
-/// Refuse complex inputs of an op that does not accept them.
+/// Refuse inputs of dtypes that an op does not accept.
 #[cold]
-fn no_complex(name: &str, x: &[&Tensor]) -> Error {
-    let dtype = x.iter().map(|t| t.dtype()).find(|d| d.is_complex()).unwrap_or(DType::C64);
+fn check_rare(name: &str, x: &[&Tensor], takes_complex: bool, takes_stored: bool) -> Result<()> {
+    let refused = |d: &DType| if d.is_stored() { !takes_stored } else { d.is_complex() && !takes_complex };
+    match x.iter().map(|t| t.dtype()).find(refused) {
+        Some(d) => Err(unsupported(name, d)),
+        None => Ok(()),
+    }
+}
+
+#[cold]
+fn unsupported(name: &str, dtype: DType) -> Error {
     Error::not_implemented(format!("\"{name}_cpu\" not implemented for '{}'", dtype.scalar_type()))
 }
 
@@ -413,10 +431,14 @@ pub(crate) mod prim {
     }
     #[inline]
     pub(crate) fn infer<O: Op>(o: &O, x: &[&Tensor]) -> Result<Meta> {
-        if x.iter().any(|t| t.dtype().is_complex()) && !o.takes_complex() {
-            return Err(no_complex(o.label(), x));
+        if x.iter().any(|t| t.dtype().is_rare()) {
+            check_rare(o.label(), x, o.takes_complex(), o.takes_stored())?;
         }
-        o.infer(x)
+        let y = o.infer(x)?;
+        if y.dtype.is_stored() && !o.takes_stored() {
+            return Err(unsupported(o.label(), y.dtype));
+        }
+        Ok(y)
     }
     pub(crate) fn infer_extra<O: Op>(o: &O, x: &[&Tensor], first: &Meta, i: usize) -> Meta {
         o.infer_extra(x, first, i)
@@ -558,10 +580,14 @@ pub(crate) mod fused {
         O::DIFFERENTIABLE
     }
     pub(crate) fn infer<O: Fused>(o: &O, x: &[&Tensor]) -> Result<Meta> {
-        if x.iter().any(|t| t.dtype().is_complex()) && !o.takes_complex() {
-            return Err(no_complex(o.label(), x));
+        if x.iter().any(|t| t.dtype().is_rare()) {
+            check_rare(o.label(), x, o.takes_complex(), o.takes_stored())?;
         }
-        o.infer(x)
+        let y = o.infer(x)?;
+        if y.dtype.is_stored() && !o.takes_stored() {
+            return Err(unsupported(o.label(), y.dtype));
+        }
+        Ok(y)
     }
     pub(crate) fn infer_extra<O: Fused>(o: &O, x: &[&Tensor], first: &Meta, i: usize) -> Meta {
         o.infer_extra(x, first, i)

@@ -119,7 +119,7 @@ fn special(v: f64) -> Option<&'static str> {
 impl Style {
     fn of(values: &[Scalar], dtype: DType) -> Style {
         let floats = || values.iter().map(|v| v.to_f64());
-        if !dtype.is_float() {
+        if !dtype.is_floating_point() {
             let width = values.iter().map(|v| plain(*v).len()).max().unwrap_or(0);
             return Style::Integer { width };
         }
@@ -192,10 +192,13 @@ fn shown(x: &Tensor, summarize: bool) -> Result<Vec<Scalar>> {
 fn scalars(x: &Tensor) -> Result<Vec<Scalar>> {
     if x.dtype().is_complex() {
         Ok(x.to_vec::<c128>()?.into_iter().map(|z| Scalar::Complex(z.re, z.im)).collect())
-    } else if x.dtype().is_float() {
+    } else if x.dtype().is_floating_point() {
         Ok(x.to_vec::<f64>()?.into_iter().map(Scalar::Float).collect())
     } else if x.dtype() == DType::Bool {
         Ok(x.to_vec::<bool>()?.into_iter().map(Scalar::Bool).collect())
+    } else if x.dtype() == DType::U64 {
+        let numbers = x.to_vec::<i64>()?.into_iter();
+        Ok(numbers.map(|v| if v < 0 { Scalar::Unsigned(v as u64) } else { Scalar::Int(v) }).collect())
     } else {
         Ok(x.to_vec::<i64>()?.into_iter().map(Scalar::Int).collect())
     }

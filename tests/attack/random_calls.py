@@ -52,6 +52,11 @@ DTYPES = (
         torch.bool,
         torch.complex64,
         torch.complex128,
+        # Those that are only stored.
+        torch.uint16,
+        torch.uint64,
+        torch.float8_e4m3fn,
+        torch.float8_e8m0fnu,
     ]
 )
 HUGE = [2**31 - 1, 2**31, 2**32, 2**40, 2**62, 2**63 - 1, -(2**63), -(2**31), 10**9, 2**63, 2**64, 10**30]

@@ -705,6 +705,9 @@ def _c_name(dtype):
         "float64": "double",
         "complex64": "c10::complex<float>",
         "complex128": "c10::complex<double>",
+        "uint16": "unsigned short",
+        "uint32": "unsigned int",
+        "uint64": "unsigned long",
     }
     name = str(dtype).removeprefix("torch.")
     return names.get(name, name)
@@ -962,7 +965,7 @@ def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
 
 # Methods of PyTorch that are not there. Reading one says what to use.
 for _name in (
-    "ccol_indices col_indices crow_indices dequantize grad_dtype hash_tensor int_repr ipu mtia q_per_channel_axis "
+    "ccol_indices col_indices crow_indices dequantize grad_dtype int_repr ipu mtia q_per_channel_axis "
     "q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme record_stream reinforce "
     "resize_as_sparse_ row_indices slice_inverse smm sparse_mask sparse_resize_ sparse_resize_and_clear_ sspaddmm "
     "storage_type to_mkldnn to_padded_tensor to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr xpu"

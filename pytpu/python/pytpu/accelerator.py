@@ -153,7 +153,8 @@ def get_device_capability(device: _C.device | str | int | None = None, /) -> dic
         True
     """
     _index(device, optional=True)
-    names = "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128"
+    names = """bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128 uint16 uint32
+        uint64 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu"""
     return {"supported_dtypes": {getattr(_C, name) for name in names.split()}}
 
 

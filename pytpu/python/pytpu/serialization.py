@@ -102,7 +102,9 @@ class _Pickler(pickle._Pickler):
             if obj.is_untyped
             else _Global("torch", _file_globals.STORAGE_OF[t.dtype])
         )
-        saved = ("storage", kind, self.keys[key], _file_places.tag(t), data.numel())
+        # The size of untyped memory is in bytes.
+        size = data.nbytes if obj.is_untyped else data.numel()
+        saved = ("storage", kind, self.keys[key], _file_places.tag(t), size)
         return (*saved, None) if self.is_legacy else saved
 
     def reducer_override(self, obj):
@@ -197,8 +199,12 @@ def _reduce_plain(t, hooks):
         return _Global("torch._utils", "_rebuild_meta_tensor_no_storage"), args
     d = t.detach().as_subclass(_C.Tensor)
     d, metadata = _without_bits(d)
-    args = (_Storage(d), d.storage_offset(), tuple(d.shape), tuple(d.stride()), t.requires_grad, hooks, *metadata)
-    return _Global("torch._utils", "_rebuild_tensor_v2"), args
+    window = (d.storage_offset(), tuple(d.shape), tuple(d.stride()), t.requires_grad, hooks)
+    if d.dtype not in _file_globals.STORAGE_OF:
+        # PyTorch has no class of storages for newer dtypes.
+        args = (_Storage(d, is_untyped=True), *window, d.dtype, *metadata)
+        return _Global("torch._utils", "_rebuild_tensor_v3"), args
+    return _Global("torch._utils", "_rebuild_tensor_v2"), (_Storage(d), *window, *metadata)
 
 
 def _as_saved(obj):

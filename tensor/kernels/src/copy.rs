@@ -35,6 +35,9 @@ impl Scalar {
                 Scalar::Float(v) => cast(v),
             }
         }
+        if dtype.is_stored() {
+            return crate::stored::bits(self, dtype).to_le_bytes();
+        }
         let mut bytes = [0; 8];
         for_dtype!(dtype, T => {
             // SAFETY: an element has at most eight bytes, and the write need not be aligned.
@@ -105,6 +108,9 @@ pub fn copy(x: &View, out: &mut ViewMut) {
     debug_assert_eq!(x.sizes(), out.sizes());
     if x.dtype() == out.dtype() {
         return copy_same(x, out);
+    }
+    if x.dtype().is_stored() || out.dtype().is_stored() {
+        return crate::stored::convert(x, out);
     }
     if x.dtype().is_complex() || out.dtype().is_complex() {
         return crate::complex::convert(x, out);

@@ -42,12 +42,13 @@ mod skinny;
 pub mod softmax;
 pub mod sort;
 pub mod special;
+pub mod stored;
 mod strided;
 pub mod threads;
 mod view;
 pub mod widened;
 
-pub use dtype::{DType, compute_dtype};
+pub use dtype::{Category, DType, Tier, compute_dtype};
 pub(crate) use element::refuse_dtype;
 pub use element::{Element, refuse_complex};
 pub use error::KernelError;

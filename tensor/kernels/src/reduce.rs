@@ -537,7 +537,7 @@ pub fn reduce(kind: ReduceKind, x: &View, mask: &[bool], out: &mut ViewMut) -> R
                 DType::I16 => extreme!(i16),
                 DType::I32 => extreme!(i32),
                 DType::I64 => extreme!(i64),
-                DType::C64 | DType::C128 => return Err(unsupported(kind.name(), dx)),
+                _ => return Err(unsupported(kind.name(), dx)),
             }
         }
     }

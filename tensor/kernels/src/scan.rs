@@ -87,10 +87,10 @@ macro_rules! scan_in {
             // sums exact.
             DType::F16 | DType::BF16 => scan::<f32>(x, $dim, $out, $start as f32, |$a, $b| $e),
             DType::F32 | DType::F64 => scan::<f64>(x, $dim, $out, $start as f64, |$a, $b| $e),
-            d @ (DType::Bool | DType::C64 | DType::C128) => return Err(unsupported($name, d)),
             DType::U8 | DType::I8 | DType::I16 | DType::I32 | DType::I64 => {
                 scan::<i64>(x, $dim, $out, $start as i64, $int)
             }
+            d => return Err(unsupported($name, d)),
         }
         Ok(())
     }};

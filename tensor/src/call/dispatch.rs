@@ -5,6 +5,7 @@
 //! [`inplace`]), since ops themselves are pure. Execute runs a kernel, records in a trace, or does
 //! nothing, by device.
 
+use super::stored;
 use crate::op::{Layout, Outs, Prim, Saves, Strides, bit};
 use crate::ops::shape::AsStrided;
 use crate::view::ViewInfo;
@@ -55,7 +56,7 @@ fn call_ordinary(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
     let grad = graph::may_need_grad(x);
     let meta = match op.infer(x) {
         Ok(m) => m,
-        Err(e) => return replicated(op, x, e, call),
+        Err(e) => return otherwise(op, x, e, call, |y, f| f(y)),
     };
     if grad && !op.has_vjp() {
         return expand(&op, x).map(|mut y| y.swap_remove(0));
@@ -107,9 +108,20 @@ pub(crate) fn call_update(op: Prim, x: &[&Tensor], at: usize) -> Result<Tensor> 
     Ok(y)
 }
 
-/// Call `op` again with the operands that [`backend::replicated`] returns, or fail with the error of the first call.
+/// Call `op` again with operands of a dtype that it takes, or on the device of the others, or fail with the error of
+/// the first call. `first` applies a function to the first result.
 #[cold]
-fn replicated<R>(op: Prim, x: &[&Tensor], error: Error, call: impl FnOnce(Prim, &[&Tensor]) -> Result<R>) -> Result<R> {
+fn otherwise<R>(
+    op: Prim,
+    x: &[&Tensor],
+    error: Error,
+    call: impl FnOnce(Prim, &[&Tensor]) -> Result<R>,
+    first: impl FnOnce(R, &dyn Fn(Tensor) -> Result<Tensor>) -> Result<R>,
+) -> Result<R> {
+    if let Some(wide) = stored::widened(&op, x)? {
+        let y = call(op, &wide.x.iter().collect::<SmallVec<[&Tensor; 4]>>())?;
+        return first(y, &|y| wide.narrowed(y));
+    }
     match backend::replicated(x)? {
         None => Err(error.in_op(op.name())),
         Some(x) => call(op, &x.iter().collect::<SmallVec<[&Tensor; 4]>>()),
@@ -221,7 +233,12 @@ fn call_n_ordinary(op: Prim, x: &[&Tensor]) -> Result<Outs> {
     let grad = graph::may_need_grad(x);
     let meta = match op.infer(x) {
         Ok(m) => m,
-        Err(e) => return replicated(op, x, e, call_n),
+        Err(e) => {
+            return otherwise(op, x, e, call_n, |mut y, f| {
+                y[0] = f(y[0].clone())?;
+                Ok(y)
+            });
+        }
     };
     if grad && !op.has_vjp() {
         return expand(&op, x);

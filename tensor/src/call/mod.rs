@@ -5,3 +5,4 @@ pub mod backend;
 pub mod comm;
 pub mod dispatch;
 pub mod policy;
+pub(crate) mod stored;

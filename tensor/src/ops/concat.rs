@@ -4,8 +4,9 @@ use crate::axes::{Axes, list};
 use crate::dims::MAX_DIMS;
 use crate::lower::join::{JoinFew, lower_join};
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
+use crate::ops::pointwise::as_tensor;
 use crate::policy::{Policies, Policy};
-use crate::schema::{Aliasing, Fill, Row, Sample, SampleArg, Scope, Tier, ints, n, t, two};
+use crate::schema::{Aliasing, Fill, Operand, Row, Sample, SampleArg, Scope, Tier, ints, n, t, two};
 use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, dispatch, promote_types, samples};
 use smallvec::smallvec;
 
@@ -31,6 +32,9 @@ impl Op for Cat {
     const FACTS: Facts = Facts { joins_operands: true, ..Facts::NONE };
     const STRIDES: crate::op::Strides = crate::op::Strides::CommonFormat;
     fn takes_complex(&self) -> bool {
+        true
+    }
+    fn takes_stored(&self) -> bool {
         true
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
@@ -108,6 +112,9 @@ impl Op for Stack {
     fn takes_complex(&self) -> bool {
         true
     }
+    fn takes_stored(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let first = x[0].dims();
         if let Some((i, t)) = x.iter().enumerate().find(|(_, t)| t.dims() != first) {
@@ -174,6 +181,9 @@ impl Op for Flip {
     fn takes_complex(&self) -> bool {
         true
     }
+    fn takes_stored(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(*x[0].meta())
     }
@@ -222,11 +232,11 @@ pub fn cat(xs: &[&Tensor], dim: i64) -> Result<Tensor> {
     let dtype = xs.iter().fold(first.dtype(), |d, x| promote_types(d, x.dtype()));
     let kept: Vec<&&Tensor> = xs.iter().filter(|x| !legacy(x)).collect();
     if kept.is_empty() {
-        let typed: Vec<Tensor> = xs.iter().map(|x| x.to_dtype(dtype)).collect::<Result<_>>()?;
+        let typed: Vec<Tensor> = xs.iter().map(|x| as_tensor(Operand::Tensor(x), dtype)).collect::<Result<_>>()?;
         return dispatch::call(Prim::Cat(Cat { dim: 0 }), &typed.iter().collect::<Vec<_>>());
     }
     let dim = normalize_dim(dim, kept[0].dims().len())?;
-    let typed: Vec<Tensor> = kept.iter().map(|x| x.to_dtype(dtype)).collect::<Result<_>>()?;
+    let typed: Vec<Tensor> = kept.iter().map(|x| as_tensor(Operand::Tensor(x), dtype)).collect::<Result<_>>()?;
     let mut y = dispatch::call(Prim::Cat(Cat { dim }), &typed.iter().collect::<Vec<_>>())?;
     // Tensors that were left out have a gradient too, which is empty.
     for x in xs.iter().filter(|x| legacy(x) && x.requires_grad()) {
@@ -245,7 +255,7 @@ pub fn stack(xs: &[&Tensor], dim: i64) -> Result<Tensor> {
     };
     let dim = normalize_dim(dim, first.dims().len() + 1)?;
     let dtype = xs.iter().fold(first.dtype(), |d, x| promote_types(d, x.dtype()));
-    let typed: Vec<Tensor> = xs.iter().map(|x| x.to_dtype(dtype)).collect::<Result<_>>()?;
+    let typed: Vec<Tensor> = xs.iter().map(|x| as_tensor(Operand::Tensor(x), dtype)).collect::<Result<_>>()?;
     dispatch::call(Prim::Stack(Stack { dim }), &typed.iter().collect::<Vec<_>>())
 }
 

@@ -10,6 +10,7 @@ use crate::{
 };
 use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::memory;
+use torchtpu_stablehlo::{Direction, ElementType};
 
 /// Converts elements to another dtype. Floats truncate towards zero, all numbers but zero are true, and complex numbers
 /// lose their imaginary part if the dtype is real.
@@ -26,6 +27,9 @@ impl Op for Cast {
     fn takes_complex(&self) -> bool {
         true
     }
+    fn takes_stored(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(x[0].meta().with_dtype(self.0))
     }
@@ -39,13 +43,17 @@ impl Op for Cast {
     fn lower(&self, f: &mut Func, x: &[Value], _: &[Meta]) -> Values {
         let loses_imaginary = x[0].element().is_complex() && !self.0.is_complex() && self.0 != DType::Bool;
         let x = if loses_imaginary { f.unary("stablehlo.real", &x[0]) } else { x[0].clone() };
+        if self.0.is_stored() && x.element() != crate::meta::element_type(self.0) {
+            return smallvec![lower_to_stored(f, &x, self.0)];
+        }
+        let x = if x.element().is_float8() { f.convert(&x, ElementType::F32) } else { x };
         // XLA saturates where C wraps, so floats are converted to narrow integers through a wide type.
         let narrow = self.0.is_int() && self.0.size_bytes() < 4;
         let x = if narrow && x.element().is_float() {
-            f.convert(&x, torchtpu_stablehlo::ElementType::S32)
-        } else if x.element() == torchtpu_stablehlo::ElementType::Pred && self.0.is_float() {
+            f.convert(&x, ElementType::S32)
+        } else if x.element() == ElementType::Pred && self.0.is_float() {
             // XLA replaces a product with a converted truth value by a choice of zero, even if the other factor is NaN.
-            f.convert(&x, torchtpu_stablehlo::ElementType::U8)
+            f.convert(&x, ElementType::U8)
         } else {
             x
         };
@@ -59,6 +67,72 @@ impl Op for Cast {
     }
 }
 
+/// Convert to a dtype that is only stored, as the kernels do. XLA saturates integers, and has infinities of its own.
+fn lower_to_stored(f: &mut Func, x: &Value, dtype: DType) -> Value {
+    let to = crate::meta::element_type(dtype);
+    if !dtype.is_float8() {
+        if !x.element().is_float() && !x.element().is_float8() {
+            return f.convert(x, to);
+        }
+        let x = if x.element() == ElementType::F64 { x.clone() } else { f.convert(x, ElementType::F32) };
+        let signed = f.convert(&x, ElementType::S64);
+        // Numbers out of range are the least signed integer.
+        let (low, high) = (f.splat(-(2f64.powi(63)), x.ty()), f.splat(2f64.powi(63), x.ty()));
+        let (above, below) = (f.compare(Direction::Ge, &x, &low), f.compare(Direction::Lt, &x, &high));
+        let least = f.splat_i64(i64::MIN, signed.ty());
+        let is_held = f.binary("stablehlo.and", &above, &below);
+        let signed = f.select(&is_held, &signed, &least);
+        let y = f.convert(&signed, to);
+        if dtype != DType::U64 {
+            return y;
+        }
+        let (end, zero) = (f.splat(2f64.powi(64), x.ty()), f.splat_i64(0, y.ty()));
+        let (is_large, is_over) = (f.compare(Direction::Ge, &x, &high), f.compare(Direction::Ge, &x, &end));
+        let direct = f.convert(&x, to);
+        let direct = f.select(&is_over, &zero, &direct);
+        return f.select(&is_large, &direct, &y);
+    }
+    let x = f.convert(x, ElementType::F32);
+    match dtype {
+        DType::F8E4M3FN => {
+            let (low, high) = (f.splat(-448.0, x.ty()), f.splat(448.0, x.ty()));
+            let bounded = f.clamp(&low, &x, &high);
+            f.convert(&bounded, to)
+        }
+        DType::F8E8M0FNU => {
+            // The exponent, one more where the digits are at least a half.
+            let bits = f.bitcast_convert(&x, ElementType::U32);
+            let shift = f.splat_i64(23, bits.ty());
+            let exponent = f.binary("stablehlo.shift_right_logical", &bits, &shift);
+            let (mask, digit) = (f.splat_i64(0xff, bits.ty()), f.splat_i64(0x7f_ffff, bits.ty()));
+            let (exponent, digits) =
+                (f.binary("stablehlo.and", &exponent, &mask), f.binary("stablehlo.and", &bits, &digit));
+            let (half, zero) = (f.splat_i64(0x40_0000, bits.ty()), f.splat_i64(0, bits.ty()));
+            let above = f.compare(Direction::Gt, &digits, &half);
+            let (tie, normal) = (f.compare(Direction::Eq, &digits, &half), f.compare(Direction::Ne, &exponent, &zero));
+            let tie = f.binary("stablehlo.and", &tie, &normal);
+            let up = f.binary("stablehlo.or", &above, &tie);
+            let up = f.convert(&up, ElementType::U32);
+            let code = f.binary("stablehlo.add", &exponent, &up);
+            let code = f.binary("stablehlo.minimum", &code, &mask);
+            let code = f.convert(&code, ElementType::U8);
+            f.bitcast_convert(&code, to)
+        }
+        DType::F8E5M2 => {
+            // XLA has another NaN.
+            let code = f.convert(&x, to);
+            let code = f.bitcast_convert(&code, ElementType::U8);
+            let (nan, sign) = (f.splat_i64(0x7f, code.ty()), f.splat_i64(0x80, code.ty()));
+            let sign = f.binary("stablehlo.and", &code, &sign);
+            let nan = f.binary("stablehlo.or", &nan, &sign);
+            let is_nan = f.compare(Direction::Ne, &x, &x);
+            let code = f.select(&is_nan, &nan, &code);
+            f.bitcast_convert(&code, to)
+        }
+        _ => f.convert(&x, to),
+    }
+}
+
 /// The same elements in new memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Copy;
@@ -68,6 +142,9 @@ impl Op for Copy {
     const FACTS: Facts = Facts { updates_in_place: true, carries_checks: true, ..Facts::NONE };
     const STRIDES: crate::op::Strides = crate::op::Strides::Copied;
     fn takes_complex(&self) -> bool {
+        true
+    }
+    fn takes_stored(&self) -> bool {
         true
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
@@ -102,6 +179,9 @@ impl Fused for Barrier {
     const STRIDES: crate::op::Strides = crate::op::Strides::Copied;
     const LOWER: Option<LowerFn<Self>> = Some(|_, f, x, _| smallvec![f.optimization_barrier(x).swap_remove(0)]);
     fn takes_complex(&self) -> bool {
+        true
+    }
+    fn takes_stored(&self) -> bool {
         true
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {

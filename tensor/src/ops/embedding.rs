@@ -74,6 +74,9 @@ impl Fused for Embedding {
     fn takes_complex(&self) -> bool {
         true
     }
+    fn takes_stored(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let (w, idx) = (x[0], x[1]);
         if w.dims().is_empty() {

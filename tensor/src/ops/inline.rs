@@ -220,6 +220,9 @@ impl Op for Inline {
     fn takes_complex(&self) -> bool {
         true
     }
+    fn takes_stored(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let (name, args) = (self.0.name, &self.0.args);
         if x.len() != args.len() {

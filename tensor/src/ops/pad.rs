@@ -61,6 +61,9 @@ impl Op for Pad {
     fn takes_complex(&self) -> bool {
         true
     }
+    fn takes_stored(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let mut dims = *x[0].dims();
         for i in 0..dims.len() {
@@ -204,6 +207,9 @@ impl Op for SliceUpdate {
     const NAME: &'static str = "slice_scatter";
     const FACTS: Facts = Facts { updates_in_place: true, ..Facts::NONE };
     fn takes_complex(&self) -> bool {
+        true
+    }
+    fn takes_stored(&self) -> bool {
         true
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {

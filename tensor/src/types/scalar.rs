@@ -1,7 +1,8 @@
 //! Numbers from the user, and dtype promotion.
 
-use crate::DType;
+use crate::{DType, Error};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use torchtpu_kernels::copy::Scalar as Number;
 
 /// A Python or Rust number. It takes part in promotion by its category only.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -119,6 +120,18 @@ impl Scalar {
             DType::F32 => (self.to_f64() as f32).to_bits() as u64,
             DType::F64 => self.to_f64().to_bits(),
             DType::C64 | DType::C128 => unreachable!("the caller takes complex numbers apart"),
+            d if d.is_float8() => torchtpu_kernels::stored::bits(Number::Float(self.to_f64()), d),
+            d => torchtpu_kernels::stored::bits(self.real_part(), d),
+        }
+    }
+    /// The number for kernels, without an imaginary part.
+    fn real_part(self) -> Number {
+        match self {
+            Scalar::Bool(v) => Number::Bool(v),
+            Scalar::Int(v) => Number::Int(v),
+            // As bits: the kernels have no larger integer.
+            Scalar::Unsigned(v) => Number::Int(v as i64),
+            Scalar::Float(v) | Scalar::Complex(v, _) => Number::Float(v),
         }
     }
     /// The number whose bytes as an element of `dtype` are `bits`. This is the inverse of [`Scalar::bits`].
@@ -141,6 +154,12 @@ impl Scalar {
                 Scalar::Complex(f32::from_bits(bits as u32) as f64, f32::from_bits((bits >> 32) as u32) as f64)
             }
             DType::C128 => Scalar::Complex(f64::from_bits(bits), f64::from_bits((wide >> 64) as u64)),
+            DType::U64 if bits > i64::MAX as u64 => Scalar::Unsigned(bits),
+            d => match torchtpu_kernels::stored::number(bits, d) {
+                Number::Bool(v) => Scalar::Bool(v),
+                Number::Int(v) => Scalar::Int(v),
+                Number::Float(v) => Scalar::Float(v),
+            },
         }
     }
 }
@@ -196,7 +215,27 @@ pub fn set_default_dtype(dtype: DType) {
     DEFAULT_DTYPE.store(dtype as u8, Relaxed);
 }
 
-/// The dtype that two tensors promote to, as `torch.promote_types` returns it. Neither of them stands for a number.
+/// Whether two dtypes have a common one. Those that are only stored have none, but unsigned integers become floats.
+#[inline]
+pub fn is_promotable(a: DType, b: DType) -> bool {
+    let stored = |d: DType, other: DType| d.is_stored() && (d.is_float8() || !other.is_float());
+    a == b || !(stored(a, b) || stored(b, a))
+}
+
+/// The error for dtypes that have no common one.
+#[cold]
+pub fn no_common_dtype(a: DType, b: DType) -> Error {
+    let (a, b) = if a.is_stored() { (a, b) } else { (b, a) };
+    let what = if a.is_float8() { "Float8 Types" } else { "uint16, uint32, uint64 types" };
+    Error::runtime(format!(
+        "Promotion for {what} is not supported, attempted to promote {} and {}",
+        a.scalar_type(),
+        b.scalar_type()
+    ))
+}
+
+/// The dtype that two tensors promote to, as `torch.promote_types` returns it. Neither of them stands for a number. Of
+/// dtypes that are not [promotable](is_promotable), it is the one that is only stored.
 pub fn promote_types(a: DType, b: DType) -> DType {
     use DType::*;
     if a == b {
@@ -208,6 +247,7 @@ pub fn promote_types(a: DType, b: DType) -> DType {
         (U8, I8) => I16,
         (F16, BF16) => F32,
         (F64, C64) => C128,
+        (x, U16 | U32 | U64) if x.is_float() => x,
         (_, x) => x,
     }
 }
@@ -217,7 +257,7 @@ pub fn promote_types(a: DType, b: DType) -> DType {
 pub fn category(d: DType) -> u8 {
     if d.is_complex() {
         3
-    } else if d.is_float() {
+    } else if d.is_floating_point() {
         2
     } else if d == DType::Bool {
         0

@@ -141,6 +141,10 @@ impl Func {
         if x.element() == e {
             return x.clone();
         }
+        if x.element().is_float8() && e != ElementType::F32 {
+            let wide = self.convert(x, ElementType::F32);
+            return self.convert(&wide, e);
+        }
         if e == ElementType::Pred {
             let zero = self.splat(0.0, x.ty());
             return self.compare(Direction::Ne, x, &zero);

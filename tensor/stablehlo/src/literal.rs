@@ -18,6 +18,7 @@ pub(crate) fn push_f64(out: &mut String, v: f64, e: ElementType) {
             out.push_str(", 0.0)");
         }
         F16 | BF16 | F32 | F64 => push_float(out, v, e),
+        _ if e.is_float8() => push_float(out, v, e),
         _ => {
             assert!(v.is_finite(), "constant (C1): {v} is not a value of {}", e.mlir());
             push_integer(out, v as i128, e);

@@ -35,14 +35,26 @@ pub enum ElementType {
     C64,
     /// Complex number of two `f64`.
     C128,
+    /// Float of 8 bits, 4 of exponent, without infinity.
+    F8E4M3FN,
+    /// Float of 8 bits, 5 of exponent.
+    F8E5M2,
+    /// Float of 8 bits, 4 of exponent, without infinity, one zero.
+    F8E4M3FNUZ,
+    /// Float of 8 bits, 5 of exponent, without infinity, one zero.
+    F8E5M2FNUZ,
+    /// Power of two of 8 bits.
+    F8E8M0FNU,
 }
 
 use ElementType::*;
 
 impl ElementType {
     /// All element types.
-    pub(crate) const ALL: [ElementType; 15] =
-        [Pred, S8, S16, S32, S64, U8, U16, U32, U64, F16, BF16, F32, F64, C64, C128];
+    pub(crate) const ALL: [ElementType; 20] = [
+        Pred, S8, S16, S32, S64, U8, U16, U32, U64, F16, BF16, F32, F64, C64, C128, F8E4M3FN, F8E5M2, F8E4M3FNUZ,
+        F8E5M2FNUZ, F8E8M0FNU,
+    ];
 
     /// Return MLIR's name of this type. Signed integers have no sign mark: to StableHLO `i8` is signed.
     pub fn mlir(self) -> &'static str {
@@ -62,6 +74,11 @@ impl ElementType {
             F64 => "f64",
             C64 => "complex<f32>",
             C128 => "complex<f64>",
+            F8E4M3FN => "f8E4M3FN",
+            F8E5M2 => "f8E5M2",
+            F8E4M3FNUZ => "f8E4M3FNUZ",
+            F8E5M2FNUZ => "f8E5M2FNUZ",
+            F8E8M0FNU => "f8E8M0FNU",
         }
     }
 
@@ -69,7 +86,7 @@ impl ElementType {
     pub fn bits(self) -> usize {
         match self {
             Pred => 1,
-            S8 | U8 => 8,
+            S8 | U8 | F8E4M3FN | F8E5M2 | F8E4M3FNUZ | F8E5M2FNUZ | F8E8M0FNU => 8,
             S16 | U16 | F16 | BF16 => 16,
             S32 | U32 | F32 => 32,
             S64 | U64 | F64 | C64 => 64,
@@ -90,6 +107,11 @@ impl ElementType {
     /// Return the type to compute in: `F32` for floating-point types of 16 bits, and the type itself otherwise.
     pub fn widened(self) -> ElementType {
         if self.is_half() { F32 } else { self }
+    }
+
+    /// Return whether this is a floating-point type of 8 bits.
+    pub fn is_float8(self) -> bool {
+        matches!(self, F8E4M3FN | F8E5M2 | F8E4M3FNUZ | F8E5M2FNUZ | F8E8M0FNU)
     }
 
     /// Return whether this is a complex type.

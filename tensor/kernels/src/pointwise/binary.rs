@@ -387,7 +387,7 @@ pub(crate) fn find(kind: BinaryKind, dtype: DType) -> Option<Loop<2>> {
         DType::C64 => of_c64(kind),
         DType::C128 => of_c128(kind),
         DType::I64 => of_i64(kind),
-        DType::F16 | DType::BF16 => None, // `compute_dtype` returns neither
+        _ => None,
     }
 }
 
@@ -507,6 +507,9 @@ pub fn binary_in_place(kind: BinaryKind, out: &mut ViewMut, x: &View, x_first: b
 #[inline]
 pub fn compare(kind: CompareKind, a: &View, b: &View, out: &mut ViewMut) -> Result<(), KernelError> {
     debug_assert!(a.dtype() == b.dtype() && out.dtype() == DType::Bool);
+    if a.dtype().is_stored() {
+        return crate::stored::compare(kind, a, b, out);
+    }
     let f = match compute_dtype(a.dtype()) {
         DType::F32 => cmp_f32(kind),
         DType::F64 => cmp_f64(kind),
@@ -517,7 +520,7 @@ pub fn compare(kind: CompareKind, a: &View, b: &View, out: &mut ViewMut) -> Resu
         DType::C64 => cmp_c64(kind),
         DType::C128 => cmp_c128(kind),
         DType::I64 => cmp_i64(kind),
-        DType::F16 | DType::BF16 => None, // `compute_dtype` returns neither
+        _ => None,
     };
     let Some(f) = f else { return Err(unsupported(kind.name(), a.dtype())) };
     // SAFETY: views cover their memory; sizes and dtypes agree.

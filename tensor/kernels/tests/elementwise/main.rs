@@ -175,7 +175,7 @@ fn reference(kind: BinaryKind, a: f64, b: f64) -> Option<f64> {
 
 /// Return all dtypes but the complex ones, which have their own kernels and tests.
 fn real_dtypes() -> impl Iterator<Item = DType> {
-    DType::ALL.into_iter().filter(|d| !d.is_complex())
+    DType::FULL.into_iter().filter(|d| !d.is_complex())
 }
 
 #[test]

@@ -36,6 +36,9 @@ impl Op for Fill {
     fn takes_complex(&self) -> bool {
         true
     }
+    fn takes_stored(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(Meta { dims: self.dims, dtype: x[0].dtype(), device: self.device })
     }
@@ -118,6 +121,9 @@ fn check_fits(v: Scalar, dtype: DType) -> Result<()> {
 pub(crate) fn check_range(v: Scalar, dtype: DType) -> Result<()> {
     let name = match dtype {
         DType::U8 => "uint8_t",
+        DType::U16 => "uint16_t",
+        DType::U32 => "uint32_t",
+        DType::U64 => "uint64_t",
         DType::I8 => "int8_t",
         DType::I16 => "int16_t",
         DType::I32 => "int",
@@ -129,15 +135,22 @@ pub(crate) fn check_range(v: Scalar, dtype: DType) -> Result<()> {
         _ => return Ok(()),
     };
     let bits = 8 * dtype.size_bytes() as u32;
+    let is_unsigned = dtype.category() == torchtpu_kernels::Category::Unsigned;
+    let is_int = is_unsigned || dtype.is_int();
     let fits = match v {
         Scalar::Bool(_) => true,
         Scalar::Complex(_, im) if im != 0.0 => false,
-        Scalar::Unsigned(_) if dtype.is_int() => false,
-        Scalar::Int(i) if dtype == DType::U8 => i.unsigned_abs() <= 255,
-        Scalar::Int(i) if dtype.is_int() => bits == 64 || (i >> (bits - 1)) == (i >> 63),
-        v if dtype.is_int() => {
+        Scalar::Unsigned(_) if dtype == DType::U64 => true,
+        Scalar::Unsigned(_) if is_int => false,
+        Scalar::Int(i) if is_unsigned => bits == 64 || i.unsigned_abs() >> bits == 0,
+        Scalar::Int(i) if is_int => bits == 64 || (i >> (bits - 1)) == (i >> 63),
+        v if is_int => {
             let (v, top) = (v.to_f64(), 2f64.powi(bits as i32 - 1));
-            let (low, high) = if dtype == DType::U8 { (0.0, 255.0) } else { (-top, top - (bits < 64) as u8 as f64) };
+            let (low, high) = if is_unsigned {
+                (0.0, 2.0 * top - f64::from(bits < 64))
+            } else {
+                (-top, top - (bits < 64) as u8 as f64)
+            };
             (low..=high).contains(&v)
         }
         v => {

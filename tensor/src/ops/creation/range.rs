@@ -111,6 +111,9 @@ pub(super) fn counted(len: usize, start: Scalar, step: Scalar, dtype: DType, dev
     if len > i64::MAX as usize {
         return Err(Error::runtime("invalid size, possible overflow?"));
     }
+    if dtype.is_stored() {
+        return Err(crate::ops::complex::unsupported("arange_cpu", dtype));
+    }
     if device.kind == DeviceKind::Cpu {
         let meta = Meta { dims: Dims::new(&[len]), dtype, device };
         let y = Tensor::empty(&meta)?;

@@ -77,6 +77,9 @@ impl Op for Gather {
     fn takes_complex(&self) -> bool {
         true
     }
+    fn takes_stored(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         check_along("gather", x[0], x[1], self.dim)?;
         Ok(Meta { dims: *x[1].dims(), dtype: x[0].dtype(), device: same_device(x)? })
@@ -149,6 +152,9 @@ impl Op for Scatter {
     }
     fn takes_complex(&self) -> bool {
         true
+    }
+    fn takes_stored(&self) -> bool {
+        self.kind == ScatterKind::Set
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         check_along(self.label(), x[0], x[1], self.dim)?;

@@ -57,6 +57,9 @@ impl Op for Index {
     fn takes_complex(&self) -> bool {
         true
     }
+    fn takes_stored(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(Meta { dims: reached(x[0], &x[1..])?, dtype: x[0].dtype(), device: same_device(x)? })
     }
@@ -122,6 +125,9 @@ impl Op for IndexPut {
     const FACTS: Facts = Facts { updates_in_place: true, ..Facts::NONE };
     fn takes_complex(&self) -> bool {
         true
+    }
+    fn takes_stored(&self) -> bool {
+        !self.accumulate
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         if x[0].dtype() != x[1].dtype() {

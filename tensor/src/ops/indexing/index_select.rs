@@ -37,6 +37,9 @@ impl Op for IndexSelect {
     fn takes_complex(&self) -> bool {
         true
     }
+    fn takes_stored(&self) -> bool {
+        true
+    }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         check_index_dtype("index_select", x[1])?;
         if x[1].dims().len() != 1 {

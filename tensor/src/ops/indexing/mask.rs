@@ -61,6 +61,9 @@ pub fn nonzero(x: &Tensor) -> Result<Tensor> {
     if x.device().kind == DeviceKind::Meta {
         return Err(Error::not_implemented("nonzero of a meta tensor: its number of rows depends on the values"));
     }
+    if x.dtype().is_stored() {
+        return nonzero(&x.ne_scalar(0)?);
+    }
     // A planned device has no values. Take the first elements for those that are not zero.
     let host = crate::backend::fetch_sizes(x, x.numel(), |rows| {
         count_up(x.numel(), Device::CPU)?.lt_scalar(rows as i64)?.reshape_dims(*x.dims())

@@ -9,7 +9,7 @@ use crate::{DType, Meta, Result, Scalar, Tensor, dispatch};
 use smallvec::smallvec;
 use torchtpu_kernels::pointwise as kernels;
 use torchtpu_kernels::pointwise::CompareKind;
-use torchtpu_stablehlo::Direction;
+use torchtpu_stablehlo::{Direction, ElementType};
 
 /// `y = a < b` and other comparisons, broadcast, as `bool`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -34,6 +34,9 @@ impl Op for Compare {
     fn takes_complex(&self) -> bool {
         true
     }
+    fn takes_stored(&self) -> bool {
+        matches!(self.0, CompareKind::Eq | CompareKind::Ne)
+    }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let out = &y[0];
         let (sa, sb) = (broadcast_strides(x[0], out.dims()), broadcast_strides(x[1], out.dims()));
@@ -50,6 +53,7 @@ impl Op for Compare {
             CompareKind::Gt => Direction::Gt,
             CompareKind::Ge => Direction::Ge,
         };
+        let [a, b] = [a, b].map(|x| if x.element().is_float8() { f.convert(&x, ElementType::F32) } else { x });
         smallvec![f.compare(dir, &a, &b)]
     }
     fn vjp(&self, _: &Saved<'_>, _: &Tensor) -> Result<Grads> {

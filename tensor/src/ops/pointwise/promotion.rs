@@ -66,12 +66,23 @@ fn outranked(high: DType, low: DType) -> DType {
     }
 }
 
+/// Refuse to promote a tensor to a dtype that is only stored, and floats of 8 bits to any.
+#[cold]
+fn check_promotable(from: DType, to: DType) -> Result<()> {
+    if scalar::is_promotable(from, to) { Ok(()) } else { Err(scalar::no_common_dtype(from, to)) }
+}
+
 /// An operand as a tensor of the given dtype. A number becomes a 0-d tensor that stands for it.
 #[inline]
 pub(crate) fn as_tensor(x: Operand<'_>, dtype: DType) -> Result<Tensor> {
     match x {
         Operand::Tensor(t) if t.dtype() == dtype => Ok(t.clone()),
-        Operand::Tensor(t) => t.to_dtype(dtype),
+        Operand::Tensor(t) => {
+            if (t.dtype().is_stored() || dtype.is_stored()) && !t.is_wrapped_number() {
+                check_promotable(t.dtype(), dtype)?;
+            }
+            t.to_dtype(dtype)
+        }
         Operand::Scalar(s) => Tensor::number(s, dtype),
     }
 }

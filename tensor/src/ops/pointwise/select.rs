@@ -34,6 +34,9 @@ impl Op for Select {
     fn takes_complex(&self) -> bool {
         true
     }
+    fn takes_stored(&self) -> bool {
+        true
+    }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let out = &y[0];
         let s = [0, 1, 2].map(|i| broadcast_strides(x[i], out.dims()));

@@ -54,7 +54,9 @@ pub(crate) fn largest(d: DType) -> i64 {
         DType::I8 => 127,
         DType::I16 => i64::from(i16::MAX),
         DType::I32 => i64::from(i32::MAX),
-        DType::I64 => i64::MAX,
+        DType::U16 => i64::from(u16::MAX),
+        DType::U32 => i64::from(u32::MAX),
+        DType::I64 | DType::U64 => i64::MAX,
         d => 1 << digits(d),
     }
 }
@@ -122,7 +124,7 @@ impl Source<'_> {
 /// integers.
 fn check_integer(v: i64, name: &str, dtype: DType) -> Result<()> {
     let least = match dtype {
-        DType::Bool | DType::U8 => 0,
+        DType::Bool | DType::U8 | DType::U16 | DType::U32 | DType::U64 => 0,
         DType::I8 => i64::from(i8::MIN),
         DType::I16 => i64::from(i16::MIN),
         DType::I32 => i64::from(i32::MIN),

@@ -48,6 +48,13 @@ pub fn sample(d: Distribution, meta: &Meta, generator: Option<&Generator>) -> Re
         let y = sample(parts, &numbers, generator)?.view_as_complex()?.view_dims(meta.dims)?.detach();
         return if shift == 0.0 { Ok(y) } else { y.add_scalar(shift) };
     }
+    if meta.dtype.is_stored() {
+        if meta.dtype.is_float8() || !matches!(d, Distribution::Integers(..)) {
+            return Err(crate::ops::complex::unsupported("random_update_from_to", meta.dtype));
+        }
+        d.check_bounds(meta.dtype)?;
+        return sample(d, &meta.with_dtype(DType::I64), generator)?.to_dtype(meta.dtype);
+    }
     match meta.device.kind {
         DeviceKind::Cpu => {
             let y = Tensor::empty(meta)?;
@@ -78,7 +85,7 @@ fn draw_into(d: Distribution, x: &Tensor, generator: Option<&Generator>) -> Resu
 pub fn fill(d: Distribution, x: &Tensor, generator: Option<&Generator>) -> Result<()> {
     inplace::check_writable(x)?;
     let tracked = state::grad_enabled() && (x.requires_grad() || x.view_info().is_some_and(|v| v.base.requires_grad()));
-    if x.dtype().is_complex() || x.is_lazy() {
+    if x.dtype().is_rare() || x.is_lazy() {
         return inplace::assign(x, &sample(d, x.meta(), generator)?);
     }
     if x.device().kind == DeviceKind::Cpu && !tracked {
@@ -104,7 +111,7 @@ fn sample_like(
 ) -> Result<Tensor> {
     let strides = format.unwrap_or(MemoryFormat::Preserve).strides_like(x)?;
     let meta = Meta { dims: *x.dims(), dtype, device };
-    if device.kind == DeviceKind::Cpu && !dtype.is_complex() {
+    if device.kind == DeviceKind::Cpu && !dtype.is_rare() {
         let y = Tensor::empty_with(&meta, strides)?;
         draw_into(d, &y, None)?;
         return Ok(y);

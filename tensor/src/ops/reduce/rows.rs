@@ -2,13 +2,15 @@
 
 use super::spread::spread;
 use super::{ReduceKind, extreme_dim, logsumexp, mean, norm, reduce, sum_typed, truth, truth_over};
-use crate::op::normalize_dim;
+use crate::op::{normalize_dim, normalize_dims};
+use crate::ops::concat::cat;
+use crate::ops::pointwise::{BinaryKind, binary};
 use crate::policy::{Policies, Policy};
 use crate::schema::{
     Aliasing, Args, DTypeWithOut, OutDType, Row, Sample, SampleArg, Tier, index, ints, mask as mask_arg, messages, n,
     positive, t,
 };
-use crate::{DType, Error, Result, Scalar, Tensor, samples};
+use crate::{DType, Dims, Error, Result, Scalar, Tensor, samples};
 
 /// `argmax` and `argmin` refuse truth values, which `max` and `min` accept.
 fn no_bool<'a>(name: &str, x: &'a Tensor) -> Result<&'a Tensor> {
@@ -439,7 +441,67 @@ pub const ROWS: &[Row] = &[
         || vec![Sample::new(vec![index(&[2, 3, 4], 3), ints(&[0, -1])]).no_gradient()],
     )
     .no_out(),
+    Row::new(
+        "hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor",
+        Tier::Composed,
+        |a| Ok(hash(a.tensor(0)?, a.ints(1)?, a.bool(2)?, a.int(3)?)?.into()),
+        || {
+            vec![
+                Sample::new(vec![t(&[2, 3])]).no_gradient().dtypes(MIXED),
+                Sample::new(vec![index(&[2, 3, 4], 3), ints(&[0, -1])]).no_gradient(),
+            ]
+        },
+    )
+    .doc(
+        "Return the exclusive or of the bits of the elements, along the dimensions `dim` or of all elements without \
+         them, as `uint64`. Floats are converted to `float64` and integers to `int64` first. `mode` must be 0.",
+    ),
 ];
+
+/// The exclusive or of the bits of the elements as `float64` or `int64`.
+fn hash(x: &Tensor, dims: &[i64], keepdim: bool, mode: i64) -> Result<Tensor> {
+    if mode != 0 {
+        return Err(Error::runtime(format!("Unknown hash_tensor mode: {mode}")));
+    }
+    let dtype = x.dtype();
+    if dtype.is_rare() {
+        return Err(crate::ops::complex::unsupported("xor_sum_cpu", dtype));
+    }
+    if dims.is_empty() && x.numel() == 0 {
+        return Err(Error::runtime(
+            "hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim \
+             with the 'dim' argument.",
+        ));
+    }
+    let rank = x.dims().len();
+    let mask = if dims.is_empty() { (1 << rank) - 1 } else { normalize_dims(dims, rank)? };
+    let is_reduced = |i: &usize| mask >> i & 1 == 1;
+    let x = x.detach();
+    let bits = if dtype.is_float() { x.to_dtype(DType::F64)?.view_dtype(DType::I64)? } else { x.to_dtype(DType::I64)? };
+    let order: Vec<i64> =
+        (0..rank).filter(|i| !is_reduced(i)).chain((0..rank).filter(is_reduced)).map(|i| i as i64).collect();
+    let outer: Dims = (0..rank).filter(|i| !is_reduced(i)).map(|i| x.dims()[i]).collect();
+    let count = (0..rank).filter(is_reduced).map(|i| x.dims()[i]).product::<usize>();
+    let rows = outer.numel();
+    let mut y = bits.permute(&order)?.reshape_dims(Dims::new(&[rows, count]))?;
+    let xor = |a: &Tensor, b: &Tensor| binary(BinaryKind::BitwiseXor, a, b);
+    // Halves, again and again. Of an odd number of columns the last one joins the first.
+    let mut n = count as i64;
+    while n > 1 {
+        let half = n / 2;
+        let mut z = xor(&y.narrow(1, 0, half)?, &y.narrow(1, half, half)?)?;
+        if n % 2 == 1 {
+            let first = xor(&z.narrow(1, 0, 1)?, &y.narrow(1, n - 1, 1)?)?;
+            z = cat(&[&first, &z.narrow(1, 1, half - 1)?], 1)?;
+        }
+        (y, n) = (z, half);
+    }
+    if count == 0 {
+        y = Tensor::zeros(&[rows], DType::I64, x.device())?;
+    }
+    let kept: Dims = (0..rank).map(|i| if is_reduced(&i) { 1 } else { x.dims()[i] }).collect();
+    y.to_dtype(DType::U64)?.reshape_dims(if keepdim { kept } else { outer })
+}
 
 /// How many elements are not zero along dimensions; none means all.
 fn count_nonzero(x: &Tensor, dims: &[i64]) -> Result<Tensor> {

@@ -51,6 +51,9 @@ pub fn histc(x: &Tensor, bins: i64, min: f64, max: f64) -> Result<Tensor> {
         return Err(Error::runtime("bins must be > 0"));
     }
     refuse(x, ErrorKind::Type, &format!("aminmax not implemented for {}", x.dtype().scalar_type()))?;
+    if x.dtype().is_stored() {
+        return Err(crate::ops::complex::unsupported("histogram_cpu", x.dtype()));
+    }
     let y = Tensor::empty(&Meta::new(&[bins as usize], x.dtype(), Device::CPU))?;
     kernels::histc(&host(x)?.view(), min, max, &mut y.view_mut()).map_err(kernel_error)?;
     y.to_device(x.device())

@@ -20,7 +20,7 @@ pub fn searchsorted(
     sorter: Option<&Tensor>,
 ) -> Result<Tensor> {
     for t in [boundaries, values] {
-        if t.dtype().is_complex() {
+        if t.dtype().is_rare() {
             return Err(crate::ops::complex::unsupported("searchsorted_out_cpu", t.dtype()));
         }
     }

@@ -1,6 +1,7 @@
 //! Distinct values and slices.
 
 use super::{host_of_distinct, many, ordered};
+use crate::call::stored;
 use crate::graph::not_differentiable;
 use crate::op::{Prim, normalize_dim};
 use crate::ops::indexing;
@@ -24,8 +25,21 @@ fn found(x: &Tensor, u: &kernels::Unique, inverse: bool, counts: bool) -> Result
 /// # Errors
 /// The errors of reading the values.
 pub fn unique(x: &Tensor, inverse: bool, counts: bool) -> Result<(Tensor, Tensor, Tensor)> {
+    if x.dtype().is_stored() {
+        return of_stored(x, |x| unique(x, inverse, counts));
+    }
     ordered("unique", x)?;
     found(x, &kernels::unique(&host_of_distinct(x, None)?.view(), inverse, counts), inverse, counts)
+}
+
+/// The results of `f`, of elements of a dtype that is only stored.
+#[cold]
+fn of_stored(
+    x: &Tensor,
+    f: impl FnOnce(&Tensor) -> Result<(Tensor, Tensor, Tensor)>,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let (y, inverse, counts) = f(&stored::ordered(x, "unique")?)?;
+    Ok((stored::from_ordered(&y, x.dtype())?, inverse, counts))
 }
 
 /// `torch.unique_consecutive` of the flattened tensor.
@@ -33,6 +47,9 @@ pub fn unique(x: &Tensor, inverse: bool, counts: bool) -> Result<(Tensor, Tensor
 /// # Errors
 /// The errors of reading the values.
 pub fn unique_consecutive(x: &Tensor, inverse: bool, counts: bool) -> Result<(Tensor, Tensor, Tensor)> {
+    if x.dtype().is_stored() {
+        return of_stored(x, |x| unique_consecutive(x, inverse, counts));
+    }
     ordered("unique", x)?;
     found(x, &kernels::unique_consecutive(&host_of_distinct(x, None)?.view(), inverse, counts), inverse, counts)
 }
@@ -46,6 +63,9 @@ fn unique_slices(
     inverse: bool,
     counts: bool,
 ) -> Result<(Tensor, Tensor, Tensor)> {
+    if x.dtype().is_stored() {
+        return of_stored(x, |x| unique_slices(x, dim, consecutive, inverse, counts));
+    }
     ordered("unique", x)?;
     let d = normalize_dim(dim, x.dims().len())?;
     if x.dims().is_empty() {

@@ -127,6 +127,9 @@ fn mode_on_cpu(x: &Tensor, d: usize) -> Result<Tensor> {
 /// The most frequent element along a dimension, the smallest of several, and the position of its last occurrence. On
 /// `cpu` it is the last one after PyTorch's sort.
 pub(super) fn mode(x: &Tensor, dim: i64, keep: bool) -> Result<(Tensor, Tensor)> {
+    if x.dtype().is_stored() {
+        return Err(crate::ops::complex::unsupported("mode_cpu", x.dtype()));
+    }
     let rank = x.dims().len();
     let d = normalize_dim(dim, rank)?;
     if rank == 0 {
