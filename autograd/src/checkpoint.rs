@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use torchtpu_tensor::ops::convert::barrier;
 use torchtpu_tensor::random::{Generator, Snapshot, default_generator};
 use torchtpu_tensor::saved::{Packed, SavedHooks, SavedTensorHooks};
-use torchtpu_tensor::{Device, Error, GradMode, Meta, Result, Tensor, autocast};
+use torchtpu_tensor::{Error, GradMode, Meta, Place, Result, Tensor, autocast};
 
 type Work = dyn Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync;
 
@@ -150,13 +150,13 @@ pub fn checkpoint(
     if !torchtpu_tensor::state::grad_enabled() {
         return f(&inputs);
     }
-    let mut devices = vec![Device::CPU];
+    let mut places = vec![Place::CPU];
     for t in x {
-        if t.device().kind.has_backend() && !devices.contains(&t.device()) {
-            devices.push(t.device());
+        if t.place().has_handle() && !places.contains(&t.place()) {
+            places.push(t.place());
         }
     }
-    let random = devices
+    let random = places
         .into_iter()
         .map(|d| {
             let g = default_generator(d);

@@ -429,7 +429,7 @@ fn fitted(node: &Node, index: usize, g: Tensor) -> Result<Tensor> {
         )));
     };
     let g = if g.dtype() == meta.dtype { g } else { g.to_dtype(meta.dtype)? };
-    if g.device() == meta.device { Ok(g) } else { g.to_device(meta.device) }
+    if g.place() == meta.place { Ok(g) } else { g.to_device(meta.place) }
 }
 
 /// An input or output of differentiation: a place in the graph, and the metadata of its tensor.

@@ -104,7 +104,7 @@ fn numerical(run: &dyn Fn() -> Result<Vec<Tensor>>, x: &Tensor, eps: f64) -> Res
     let put = |values: &[c128]| -> Result<()> {
         let new = Tensor::from_slice(values, x.dims())?;
         let new = if x.dtype().is_complex() { new } else { new.view_as_real()?.select(-1, 0)? };
-        no_grad(|| data.copy_(&new.to_dtype(x.dtype())?.to_device(x.device())?)).map(|_| ())
+        no_grad(|| data.copy_(&new.to_dtype(x.dtype())?.to_device(x.place())?)).map(|_| ())
     };
     let measure = || -> Result<Vec<Jacobian>> {
         let outputs = no_grad(run)?;
@@ -140,7 +140,7 @@ fn analytical(y: &Tensor, inputs: &[Tensor], o: &GradcheckOptions) -> Result<Vec
     for column in 0..y.numel() {
         let mut weight = vec![0.0f64; y.numel()];
         weight[column] = 1.0;
-        let weight = Tensor::from_slice(&weight, y.dims())?.to_dtype(y.dtype())?.to_device(y.device())?;
+        let weight = Tensor::from_slice(&weight, y.dims())?.to_dtype(y.dtype())?.to_device(y.place())?;
         let found = grad(std::slice::from_ref(y), inputs, &[Some(weight)], Some(true), false, true)?;
         for ((g, x), j) in found.iter().zip(inputs).zip(&mut all) {
             let Some(g) = g else { continue };
@@ -239,7 +239,7 @@ fn check_zero(outputs: &[Tensor], checked: &[Tensor]) -> Result<()> {
         if g.dtype() != x.dtype() {
             return Err(Error::runtime("grad is incorrect type"));
         }
-        if g.device() != x.device() {
+        if g.place() != x.place() {
             return Err(Error::runtime("grad is incorrect device"));
         }
     }
@@ -323,7 +323,7 @@ pub fn gradgradcheck(
                     let meta = Meta::new(&real_dims(y), dtype.to_real(), Device::CPU);
                     let g = sample(Distribution::Uniform(-1.0, 1.0), &meta, Some(&generator))?;
                     let g = if dtype.is_complex() { g.view_as_complex()? } else { g };
-                    let g = g.detach().to_device(y.device())?;
+                    let g = g.detach().to_device(y.place())?;
                     g.requires_grad_(true)?;
                     Ok(g)
                 })

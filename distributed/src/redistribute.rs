@@ -19,7 +19,7 @@ use crate::placement::{Placement, length, pieces};
 use crate::spec::local_dims;
 use torchtpu_tensor::ops::concat::cat;
 use torchtpu_tensor::ops::indexing::index_select_in_range;
-use torchtpu_tensor::{DType, Device, DeviceKind, Dims, Result, Scalar, Tensor};
+use torchtpu_tensor::{DType, Dims, Place, Result, Scalar, Tensor};
 
 /// A collective along one mesh dimension. Tensors of all ranks have equal sizes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -145,7 +145,7 @@ impl Step {
         match (is_recorded(x), self.index) {
             (true, _) => {
                 // A scalar condition: one of size 1 would give a scalar a dimension.
-                let is_first = self.index_on(x.device())?.eq_scalar(0)?.reshape(&[])?;
+                let is_first = self.index_on(x.place())?.eq_scalar(0)?.reshape(&[])?;
                 Tensor::where_(&is_first, x, &others()?)
             }
             (false, 0) => Ok(x.clone()),
@@ -154,8 +154,8 @@ impl Step {
     }
 
     /// The position of the rank, as data of a recorded program: so all ranks have the same program.
-    fn index_on(&self, device: Device) -> Result<Tensor> {
-        Tensor::full(&[1], Scalar::Int(self.index as i64), DType::I64, device)
+    fn index_on(&self, place: Place) -> Result<Tensor> {
+        Tensor::full(&[1], Scalar::Int(self.index as i64), DType::I64, place)
     }
 
     /// The part of a replicated tensor that belongs to the rank.
@@ -169,7 +169,7 @@ impl Step {
             [&dims[..dim], middle, &dims[dim + 1..]].concat().iter().map(|&d| d as i64).collect::<Vec<_>>()
         };
         let parts = x.reshape(&sizes(&[split, self.ranks, n / (split * self.ranks)]))?;
-        let own = index_select_in_range(&parts, dim + 1, &self.index_on(x.device())?)?;
+        let own = index_select_in_range(&parts, dim + 1, &self.index_on(x.place())?)?;
         own.reshape(&sizes(&[n / self.ranks]))
     }
 
@@ -225,7 +225,7 @@ fn row_major(x: &Tensor) -> Result<Tensor> {
 
 /// Whether ops on the tensor are recorded, and become a program.
 fn is_recorded(x: &Tensor) -> bool {
-    x.device().kind == DeviceKind::Tpu
+    x.place().is_tpu()
 }
 
 /// Pieces of a dimension, one after another.

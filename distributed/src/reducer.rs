@@ -18,7 +18,7 @@ use torchtpu_tensor::comm::Group;
 use torchtpu_tensor::graph::Edge;
 use torchtpu_tensor::hooks::HookHandle;
 use torchtpu_tensor::ops::collective::{self, Reduction};
-use torchtpu_tensor::{DType, Device, DeviceKind, Error, Result, Scalar, Tensor, no_grad};
+use torchtpu_tensor::{DType, Error, Place, Result, Scalar, Tensor, no_grad};
 
 /// Gradients that are reduced together.
 #[derive(Clone)]
@@ -154,17 +154,17 @@ struct State {
 
 /// Whether a tensor's gradient is reduced in the memory of the host, and not by an op of the recorded program.
 fn is_on_host(x: &Tensor) -> bool {
-    x.device().kind == DeviceKind::Cpu
+    x.place().in_memory()
 }
 
 /// Divide parameters into buckets of one dtype and device each, in the given order.
 fn fill(order: &[usize], parameters: &[Parameter], options: &ReducerOptions) -> Vec<Vec<usize>> {
     let mut closed: Vec<Vec<usize>> = Vec::new();
-    let mut open: Vec<(DType, Device, usize, Vec<usize>)> = Vec::new();
+    let mut open: Vec<(DType, Place, usize, Vec<usize>)> = Vec::new();
     for &i in order {
         let x = &parameters[i].tensor;
-        let at = open.iter().position(|b| b.0 == x.dtype() && b.1 == x.device()).unwrap_or_else(|| {
-            open.push((x.dtype(), x.device(), 0, Vec::new()));
+        let at = open.iter().position(|b| b.0 == x.dtype() && b.1 == x.place()).unwrap_or_else(|| {
+            open.push((x.dtype(), x.place(), 0, Vec::new()));
             open.len() - 1
         });
         let bucket = &mut open[at];
@@ -185,7 +185,7 @@ fn slots(buckets: Vec<Vec<usize>>, parameters: &[Parameter]) -> Result<Vec<Slot>
         let (mut buffer, mut views) = (None, Vec::new());
         if is_on_host(first) {
             let total = members.iter().map(|&i| parameters[i].tensor.numel()).sum();
-            let made = Tensor::zeros(&[total], first.dtype(), first.device())?;
+            let made = Tensor::zeros(&[total], first.dtype(), first.place())?;
             views = parts(&made, &members, parameters)?;
             buffer = Some(made);
         }
@@ -519,7 +519,7 @@ impl Shared {
         let x = &self.parameters[i].tensor;
         match x.grad().filter(|_| !is_shadow) {
             Some(g) => g.detach().reshape(&[-1]),
-            None => Tensor::zeros(&[x.numel()], x.dtype(), x.device()),
+            None => Tensor::zeros(&[x.numel()], x.dtype(), x.place()),
         }
     }
 

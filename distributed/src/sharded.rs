@@ -1,9 +1,9 @@
 //! Sharded tensors. A sharded tensor has the sizes of the whole, and each process has a part of its elements.
 //!
-//! A mesh of processes is a device ([`DeviceKind::Mesh`](torchtpu_tensor::DeviceKind)), and a sharded tensor is a
-//! tensor on it. This module is the backend of that device: its values are parts with a [`Spec`]. An op is recorded
-//! with the whole sizes, so shape checks, history, views and in-place forms are those of other devices. To run it, the
-//! backend asks [`propagate`] for placements, redistributes the operands, and calls the op on the parts.
+//! Sharded is one of the [representations](torchtpu_tensor::Rep) of tensors, and this module implements it: its values
+//! are parts with a [`Spec`]. A sharded tensor is on the device of its parts, and its [`Place`] names the mesh. An op is
+//! recorded with the whole sizes, so shape checks, history, views and in-place forms are those of dense tensors. To run
+//! it, this module asks [`propagate`] for placements, redistributes the operands, and calls the op on the parts.
 //!
 //! Redistribution calls the collectives of [`torchtpu_tensor::ops::collective`]. On device `cpu` they run at once, and
 //! on device `tpu` they are recorded, so a step of sharded tensors is a program as any other step.
@@ -21,13 +21,13 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Once};
-use torchtpu_tensor::backend::{self, Backend, DeferredError, MESH_VALUE, Operand};
+use torchtpu_tensor::backend::{self, DeferredError, Operand, Representation};
 use torchtpu_tensor::comm::{self, Group};
 use torchtpu_tensor::graph::{BackwardFn, Node};
 use torchtpu_tensor::op::{Grads, Prim};
 use torchtpu_tensor::ops::collective::{self, Reduction};
 use torchtpu_tensor::{
-    Device, DeviceKind, Dims, Error, GradRef, Meta, Result, Tensor, autocast, dispatch, no_grad, random, state,
+    Device, Dims, Error, GradRef, Meta, Place, Rep, Result, Tensor, autocast, dispatch, no_grad, random, state, warning,
 };
 
 /// A mesh of processes, as this one sees it. A process that the mesh lacks makes the same calls. Its tensors have no
@@ -41,22 +41,22 @@ pub struct Member {
     pub groups: Vec<Group>,
     /// The device of the parts.
     pub local: Device,
-    /// The device of the whole tensors.
-    pub device: Device,
+    /// The place of the whole tensors.
+    pub place: Place,
 }
 
 static MEMBERS: RwLock<Vec<Arc<Member>>> = RwLock::new(Vec::new());
 
 impl Member {
-    /// Make the device of a mesh. All processes of the mesh call this. `groups` has the group of this process along
-    /// each mesh dimension, and `local` is the device of the parts. The generator of the device starts with the seed of
+    /// Make the place of the sharded tensors of a mesh. All processes of the mesh call this. `groups` has the group of this process along
+    /// each mesh dimension, and `local` is the device of the parts. The generator of the place starts with the seed of
     /// the first process. A planned device has no other processes, so its generator has the seed of this one.
     ///
     /// # Errors
     /// `Value` if the groups have other sizes, the errors of a broadcast.
     pub fn new(mesh: Arc<DeviceMesh>, rank: usize, groups: Vec<Group>, local: Device) -> Result<Arc<Member>> {
         static INSTALLED: Once = Once::new();
-        INSTALLED.call_once(|| backend::install_mesh(&Parts));
+        INSTALLED.call_once(|| backend::install_representation(Rep::Sharded, &Parts));
         let coordinate = mesh.coordinate(rank);
         let sizes: Vec<usize> = groups.iter().map(Group::size).collect();
         if coordinate.is_some() && sizes != mesh.sizes() {
@@ -70,7 +70,7 @@ impl Member {
             let own = Tensor::from_slice(&[seed as i64], &[1])?;
             seed = collective::broadcast(&own, 0, group)?.to_vec::<i64>()?[0] as u64;
         }
-        added(Member { mesh, coordinate: coordinate.unwrap_or_default(), groups, local, device: Device::META }, seed)
+        added(Member { mesh, coordinate: coordinate.unwrap_or_default(), groups, local, place: Place::META }, seed)
     }
 
     /// Return the membership in the same mesh with parts on another device.
@@ -81,19 +81,28 @@ impl Member {
         if let Some(known) = known(&self.mesh, &self.groups, local) {
             return Ok(known);
         }
-        let seed = random::default_generator(self.device).initial_seed();
+        let seed = random::default_generator(self.place).initial_seed();
         let (mesh, coordinate, groups) = (self.mesh.clone(), self.coordinate.clone(), self.groups.clone());
-        added(Member { mesh, coordinate, groups, local, device: self.device }, seed)
+        added(Member { mesh, coordinate, groups, local, place: self.place }, seed)
     }
 
-    /// Return the membership with this device.
+    /// Return the membership with this place.
     ///
     /// # Errors
-    /// `Runtime` if the device is not that of a mesh.
-    pub fn of(device: Device) -> Result<Arc<Member>> {
+    /// `Runtime` if it is not the place of sharded tensors.
+    pub fn of(place: Place) -> Result<Arc<Member>> {
         let members = MEMBERS.read();
-        let found = members.iter().find(|p| p.device == device);
-        found.cloned().ok_or_else(|| Error::runtime(format!("{device} is not the device of a mesh")))
+        let found = members.iter().find(|p| p.place == place);
+        found.cloned().ok_or_else(|| Error::runtime(format!("{place:?} is not the place of sharded tensors")))
+    }
+
+    /// Return the membership with this number, which is the [`Place::member`] of its tensors.
+    ///
+    /// # Errors
+    /// `Runtime` if there is none.
+    pub fn numbered(number: u8) -> Result<Arc<Member>> {
+        let found = MEMBERS.read().get(usize::from(number)).cloned();
+        found.ok_or_else(|| Error::runtime(format!("there is no mesh {number} with sharded tensors")))
     }
 
     /// Return the first membership in the same mesh.
@@ -113,7 +122,7 @@ impl Member {
     /// The part of a process that the mesh lacks: an empty tensor, or the number 0 of a 0-d tensor, as PyTorch has it.
     fn nothing(&self, whole: &Meta) -> Result<Tensor> {
         let dims = if whole.dims.is_empty() { whole.dims } else { Dims::new(&[0]) };
-        Tensor::zeros_like_meta(&Meta { dims, dtype: whole.dtype, device: self.local })
+        Tensor::zeros_like_meta(&Meta { dims, dtype: whole.dtype, place: self.local.into() })
     }
 
     /// Take the steps from placements to others on the part of a tensor of sizes `dims`.
@@ -144,12 +153,15 @@ fn known(mesh: &DeviceMesh, groups: &[Group], local: Device) -> Option<Arc<Membe
     MEMBERS.read().iter().find(is_same).cloned()
 }
 
-/// Give a membership a device whose generator has this seed.
+/// Give a membership a place whose generator has this seed.
 fn added(member: Member, seed: u64) -> Result<Arc<Member>> {
     let mut members = MEMBERS.write();
-    let device = backend::add_mesh(member.local)?;
-    random::default_generator(device).manual_seed(seed);
-    let member = Arc::new(Member { device, ..member });
+    let Ok(number) = u8::try_from(members.len()) else {
+        return Err(Error::runtime("a process can have at most 256 meshes with sharded tensors"));
+    };
+    let place = Place { device: member.local, rep: Rep::Sharded, member: number };
+    random::default_generator(place).manual_seed(seed);
+    let member = Arc::new(Member { place, ..member });
     members.push(member.clone());
     Ok(member)
 }
@@ -221,12 +233,12 @@ enum Part {
     Fill(Prim, Tensor),
 }
 
-/// A value of the device of a mesh.
+/// The value of a sharded tensor.
 #[derive(Clone)]
 struct Value {
     member: Arc<Member>,
     placements: Vec<Placement>,
-    /// The whole, on the device of the mesh.
+    /// The whole.
     meta: Meta,
     part: Part,
     /// Whether it is that of a view whose elements other ranks had.
@@ -246,7 +258,7 @@ impl Value {
 
     /// The whole, as the parts describe it.
     fn local_meta(&self) -> Meta {
-        Meta { device: self.member.local, ..self.meta }
+        Meta { place: self.member.local.into(), ..self.meta }
     }
 
     fn local(&self) -> Result<Tensor> {
@@ -321,19 +333,19 @@ fn add(value: Value) -> u64 {
             values.entries.len() - 1
         }
     };
-    MESH_VALUE | at as u64
+    Rep::Sharded.handle(at as u64)
 }
 
 fn get(handle: u64) -> Value {
     let values = VALUES.lock();
-    let entry = values.entries[(handle & !MESH_VALUE) as usize].as_ref();
+    let entry = values.entries[Rep::id(handle) as usize].as_ref();
     entry.expect("a tensor holds the handle").1.clone()
 }
 
 /// Note that callers have the part of a value. `part` replaces it, if it was a fill.
 fn hand_out(handle: u64, part: Option<Part>) {
     let mut values = VALUES.lock();
-    if let Some((_, value)) = values.entries[(handle & !MESH_VALUE) as usize].as_mut() {
+    if let Some((_, value)) = values.entries[Rep::id(handle) as usize].as_mut() {
         value.part = part.unwrap_or_else(|| value.part.clone());
         value.is_handed_out = true;
     }
@@ -361,7 +373,7 @@ fn of_fills(op: &Prim, x: &[Value], y: &[Meta]) -> Result<Option<Part>> {
     Ok((number.dtype() == y[0].dtype).then(|| Part::Fill(fill.clone(), number)))
 }
 
-/// The backend of the devices of meshes.
+/// The representation of sharded tensors.
 struct Parts;
 
 impl Parts {
@@ -384,9 +396,9 @@ impl Parts {
     }
 }
 
-impl Backend for Parts {
+impl Representation for Parts {
     fn record(&self, op: &Prim, given: &[Operand<'_>], y: &[Meta], handles: &mut [u64]) -> Result<()> {
-        let member = Member::of(y[0].device)?;
+        let member = Member::of(y[0].place)?;
         let replicated = vec![Placement::Replicate; member.mesh.ndim()];
         let operand = |x: &Operand<'_>| -> Result<Value> {
             match x {
@@ -413,7 +425,7 @@ impl Backend for Parts {
             handles[0] = new(&replicated, &y[0], part, false);
             return Ok(());
         }
-        let ym: Vec<Meta> = y.iter().map(|y| Meta { device: member.local, ..*y }).collect();
+        let ym: Vec<Meta> = y.iter().map(|y| Meta { place: member.local.into(), ..*y }).collect();
         let xm: Vec<Meta> = x.iter().map(Value::local_meta).collect();
         let now: Vec<Vec<Placement>> = x.iter().map(|x| x.placements.clone()).collect();
         let (mesh, axes) = (member.sizes(), op.axes(&xm, &ym));
@@ -462,10 +474,10 @@ impl Backend for Parts {
         }
         if let (Part::Local(own), Part::Local(written)) = (&before.part, &value.part)
             && before.placements == value.placements
-            && own.device().kind == DeviceKind::Tpu
-            && backend::of(own.device())?.has_checks()
+            && own.place().is_tpu()
+            && backend::of(own.place())?.has_checks()
         {
-            let be = backend::of(own.device())?;
+            let be = backend::of(own.place())?;
             let kept = be.overwrite(own.device_value()?, written.device_value()?, is_update)?;
             let part = Part::Local(Tensor::from_device_value(written.meta(), kept));
             return Ok(add(Value { part, is_exchanged: before.is_exchanged, ..value }));
@@ -481,9 +493,29 @@ impl Backend for Parts {
         Ok(new)
     }
 
-    fn replicated(&self, x: &Tensor, mesh: Device) -> Result<Tensor> {
-        let member = Member::of(mesh)?;
-        from_local(&member, x, &vec![Placement::Replicate; member.mesh.ndim()], x.dims(), None)
+    fn mixed(&self, _: Place, _: Place) -> Error {
+        Error::runtime(
+            "got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before calling distributed \
+             operators!",
+        )
+    }
+
+    /// Replicate a number. As in PyTorch, it need not be made a sharded tensor by the caller.
+    fn adopt(&self, x: &Tensor, place: Place) -> Result<Option<Tensor>> {
+        if x.dims().len() == 1 {
+            warning::warn(
+                "Found a non-scalar tensor with numel=1 and ndim!=0, we are implicitly creating a replicated DTensor \
+                 for it. However, please consider changing it to a scalar tensor or explicitly create a DTensor under \
+                 distributed environment.",
+            )?;
+        }
+        let member = Member::of(place)?;
+        from_local(&member, x, &vec![Placement::Replicate; member.mesh.ndim()], x.dims(), None).map(Some)
+    }
+
+    /// The collectives of a view must run at the same call on all processes.
+    fn computes_views_at_once(&self) -> bool {
+        true
     }
 
     fn placed_like(&self, x: u64, y: u64) -> Result<u64> {
@@ -506,18 +538,18 @@ impl Backend for Parts {
         drop(ended);
     }
 
-    fn mesh_on(&self, mesh: Device, local: Device) -> Result<Device> {
-        Ok(Member::of(mesh)?.on(local)?.device)
+    fn moved(&self, place: Place, device: Device) -> Result<Place> {
+        Ok(Member::of(place)?.on(device)?.place)
     }
 
     fn retain(&self, handle: u64) {
         let mut values = VALUES.lock();
-        let entry = values.entries[(handle & !MESH_VALUE) as usize].as_mut();
+        let entry = values.entries[Rep::id(handle) as usize].as_mut();
         entry.expect("a tensor holds the handle").0 += 1;
     }
 
     fn release(&self, handle: u64) {
-        let at = (handle & !MESH_VALUE) as usize;
+        let at = Rep::id(handle) as usize;
         let mut values = VALUES.lock();
         let entry = values.entries[at].as_mut().expect("a tensor holds the handle");
         entry.0 -= 1;
@@ -545,7 +577,7 @@ impl Backend for Parts {
     }
 
     fn upload(&self, meta: &Meta, bytes: &[u8]) -> Result<u64> {
-        let member = Member::of(meta.device)?;
+        let member = Member::of(meta.place)?;
         let local = Tensor::from_bytes(bytes, &meta.dims, meta.dtype)?.to_device(member.local)?;
         let placements = vec![Placement::Replicate; member.mesh.ndim()];
         Ok(add(Value::new(member, placements, *meta, Part::Local(local))))
@@ -558,17 +590,13 @@ impl Backend for Parts {
             return Ok(false);
         }
         let whole = no_grad(|| value.redistributed(&vec![Placement::Replicate; value.placements.len()])?.local())?;
-        if whole.device().kind.has_backend() {
-            return backend::of(whole.device())?.defer_check(whole.device_value()?, error);
+        if whole.place().has_handle() {
+            return backend::of(whole.place())?.defer_check(whole.device_value()?, error);
         }
         match whole.to_vec::<i64>()?[0] {
             backend::ALL_WELL => Ok(false),
             wrong => Err(error(wrong)),
         }
-    }
-
-    fn device_count(&self) -> Result<usize> {
-        Ok(MEMBERS.read().len())
     }
 }
 
@@ -641,14 +669,14 @@ fn described(x: &Tensor) -> Result<(Arc<Member>, Vec<Placement>, Meta)> {
 
 /// Return how a call on tensors of the mesh is divided.
 fn planned(member: &Member, op: &Prim, x: &[Meta], y: &[Meta], now: &[Vec<Placement>]) -> Plan {
-    let local = |m: &Meta| Meta { device: member.local, ..*m };
+    let local = |m: &Meta| Meta { place: member.local.into(), ..*m };
     let (x, y): (Vec<Meta>, Vec<Meta>) = (x.iter().map(local).collect(), y.iter().map(local).collect());
     propagate(&op.axes(&x, &y), &x, &y, &member.sizes(), now)
 }
 
 fn value_of(x: &Tensor) -> Result<Value> {
-    if x.device().kind != DeviceKind::Mesh {
-        return Err(Error::runtime("the tensor is not on a mesh"));
+    if x.place().rep != Rep::Sharded {
+        return Err(Error::runtime("the tensor is not sharded"));
     }
     Ok(get(x.device_value()?))
 }
@@ -658,7 +686,7 @@ fn value_of(x: &Tensor) -> Result<Value> {
 /// # Errors
 /// `Runtime` if its mesh is gone.
 pub fn spec(x: &Tensor) -> Result<Option<Spec>> {
-    if x.device().kind != DeviceKind::Mesh {
+    if x.place().rep != Rep::Sharded {
         return Ok(None);
     }
     let (member, placements, meta) = described(x)?;
@@ -708,7 +736,7 @@ pub fn from_local_with(
     strides: &[usize],
     gradient: Option<&[Placement]>,
 ) -> Result<Tensor> {
-    let meta = Meta { dims: Dims::try_new(dims)?, dtype: local.dtype(), device: member.device };
+    let meta = Meta { dims: Dims::try_new(dims)?, dtype: local.dtype(), place: member.place };
     let spec = Spec::new(member.mesh.clone(), placements.to_vec(), meta)?;
     let own = if member.is_outside() { *local.dims() } else { spec.local_dims(&member.coordinate) };
     if *local.dims() != own {
@@ -719,10 +747,10 @@ pub fn from_local_with(
             text(placements)
         )));
     }
-    if local.device() != member.local {
+    if local.place() != member.local.into() {
         return Err(Error::value(format!(
             "a part on {} is not on the device of the mesh, {}",
-            local.device(),
+            local.place(),
             member.local
         )));
     }
@@ -755,7 +783,7 @@ impl BackwardFn for FromLocal {
 /// tensor at each call.
 ///
 /// # Errors
-/// `Runtime` if the tensor is not on a mesh.
+/// `Runtime` if the tensor is not sharded.
 pub fn to_local(x: &Tensor, gradient: Option<&[Placement]>) -> Result<Tensor> {
     let mut value = value_of(x)?;
     if matches!(value.part, Part::Fill(..)) {
@@ -807,7 +835,7 @@ impl BackwardFn for ToLocal {
 /// Return the tensor with other placements. The gradient gets the placements of `x`.
 ///
 /// # Errors
-/// `Runtime` if the tensor is not on a mesh or lacks a dimension, the errors of collectives.
+/// `Runtime` if the tensor is not sharded or lacks a dimension, the errors of collectives.
 pub fn redistribute(x: &Tensor, placements: &[Placement]) -> Result<Tensor> {
     let value = value_of(x)?;
     Spec::new(value.member.mesh.clone(), placements.to_vec(), value.meta)?;
@@ -832,16 +860,16 @@ impl BackwardFn for Redistribute {
 /// Return the whole tensor, on the device of the parts. It is differentiable.
 ///
 /// # Errors
-/// `Runtime` if the tensor is not on a mesh, the errors of collectives.
+/// `Runtime` if the tensor is not sharded, the errors of collectives.
 pub fn full_tensor(x: &Tensor) -> Result<Tensor> {
-    let member = Member::of(x.device())?;
+    let member = Member::of(x.place())?;
     to_local(&redistribute(x, &vec![Placement::Replicate; member.mesh.ndim()])?, None)
 }
 
 /// Return a sharded tensor with its parts on another device. It is differentiable.
 ///
 /// # Errors
-/// `Runtime` if the tensor is not on a mesh, the errors of a copy.
+/// `Runtime` if the tensor is not sharded, the errors of a copy.
 pub fn to_device(x: &Tensor, local: Device) -> Result<Tensor> {
     let value = value_of(x)?;
     let part = to_local(x, None)?.to_device(local)?;

@@ -21,7 +21,7 @@ pub(crate) fn run(kernel: &Arc<Kernel>, x: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
     device.check_process().map_err(|f| f.error())?;
     let executable = executable(device, kernel)?;
     let upload = |(bytes, &(dims, dtype)): (&&[u8], &(torchtpu_tensor::Dims, DType))| {
-        let sizes = types::dimensions(&Meta { dims, dtype, device: torchtpu_tensor::Device::CPU });
+        let sizes = types::dimensions(&Meta { dims, dtype, place: torchtpu_tensor::Place::CPU });
         let made = device.client.buffer_from_host(bytes, types::element_type(dtype), &sizes);
         made.map_err(|e| fail("copying an argument", &e))
     };

@@ -4,7 +4,7 @@ use crate::mosaic::{self, Cost};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use torchtpu_tensor::ops::inline::Kernel;
-use torchtpu_tensor::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, no_grad, op};
+use torchtpu_tensor::{DType, Dims, Error, Meta, Result, Tensor, no_grad, op};
 
 /// The function that makes the kernel for arguments of these descriptions.
 type Make = dyn Fn(&[Meta]) -> Result<Kernel> + Send + Sync;
@@ -88,10 +88,10 @@ impl CustomOp {
         if x.is_empty() {
             return Err(Error::runtime("a custom operator needs at least one tensor"));
         }
-        let is_on_cpu = match op::same_device(x)?.kind {
-            DeviceKind::Cpu => true,
-            DeviceKind::Tpu => crate::platform()? == "cpu",
-            DeviceKind::Meta | DeviceKind::Mesh => false,
+        let is_on_cpu = match op::same_device(x)? {
+            place if place.in_memory() => true,
+            place if place.is_tpu() => crate::platform()? == "cpu",
+            _ => false,
         };
         match &self.on_cpu {
             Some(on_cpu) if is_on_cpu => no_grad(|| on_cpu(x)),

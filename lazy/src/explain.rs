@@ -170,8 +170,8 @@ fn meta_difference(what: &str, a: &Meta, b: &Meta) -> Vec<String> {
     if a.dtype != b.dtype {
         out.push(format!("{what} is {:?} instead of {:?}", a.dtype, b.dtype));
     }
-    if a.device != b.device {
-        out.push(format!("{what} is on {} instead of {}", a.device, b.device));
+    if a.place != b.place {
+        out.push(format!("{what} is on {} instead of {}", a.place, b.place));
     }
     out
 }

@@ -86,7 +86,7 @@ impl Dataset for TensorDataset {
     }
     fn batch(&self, indices: &[usize]) -> Result<Vec<Tensor>> {
         let at: Vec<i64> = indices.iter().map(|&i| i as i64).collect();
-        self.tensors.iter().map(|t| index_select(t, 0, &Tensor::from_slice_on(&at, &[at.len()], t.device())?)).collect()
+        self.tensors.iter().map(|t| index_select(t, 0, &Tensor::from_slice_on(&at, &[at.len()], t.place())?)).collect()
     }
 }
 

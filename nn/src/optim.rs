@@ -148,8 +148,8 @@ fn check_parameters(p: &[Parameter]) -> Result<()> {
 
 /// Move state to the device of its parameter, in case the module was moved.
 fn follow_parameter(state: &mut Tensor, p: &Tensor) -> Result<()> {
-    if state.device() != p.device() {
-        *state = state.to_device(p.device())?;
+    if state.place() != p.place() {
+        *state = state.to_device(p.place())?;
     }
     Ok(())
 }

@@ -48,7 +48,7 @@ impl Parameter {
     /// Fails like [`Tensor::to_device`].
     pub fn to(&self, device: Device) -> Result<()> {
         let mut cell = lock(&self.0);
-        if cell.device() == device {
+        if cell.place() == device.into() {
             return Ok(());
         }
         *cell = converted(&cell, |x| x.to_device(device))?;
@@ -78,7 +78,7 @@ impl Parameter {
         }
         let x = if x.has_autograd() || x.is_view() { x.detach() } else { x };
         x.take_over(&cell)?;
-        let fits = |g: &Tensor| g.dims() == x.dims() && g.dtype() == x.dtype() && g.device() == x.device();
+        let fits = |g: &Tensor| g.dims() == x.dims() && g.dtype() == x.dtype() && g.place() == x.place();
         if !x.grad().is_none_or(|g| fits(&g)) {
             x.set_grad(None)?;
         }

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use std::ptr::null_mut;
 use torchtpu_kernels::memory;
-use torchtpu_tensor::{DType, Device, Meta, Scalar, Tensor, default_dtype, state, warning};
+use torchtpu_tensor::{DType, Device, Meta, Place, Scalar, Tensor, default_dtype, state, warning};
 
 /// Return whether an object shares its memory by NumPy's array interface. NumPy's scalars have one too, but their
 /// memory is freed right after the call.
@@ -40,7 +40,10 @@ pub unsafe fn tensor(o: *mut PyObject, dtype: Option<DType>, device: Option<Devi
             let x = tensor_of(o).clone();
             let t = enter::work(x.numel(), || {
                 torchtpu_tensor::no_grad(|| {
-                    let y = x.detach().to_device(device.unwrap_or(x.device()))?.to_dtype(dtype.unwrap_or(x.dtype()))?;
+                    let y = x
+                        .detach()
+                        .to_device(device.map_or(x.place(), Place::from))?
+                        .to_dtype(dtype.unwrap_or(x.dtype()))?;
                     if y.shares_storage(&x) { y.copy() } else { Ok(y) }
                 })
             })?;
@@ -513,7 +516,7 @@ fn from_interface(array: &Bound<'_, PyAny>, interface: &Bound<'_, PyAny>) -> PyR
         }
         _ => dims.contiguous_strides().to_vec(),
     };
-    let meta = Meta { dims, dtype, device: Device::CPU };
+    let meta = Meta { dims, dtype, place: Place::CPU };
     if meta.numel() == 0 {
         return Tensor::empty(&meta).or_raise();
     }
@@ -669,7 +672,7 @@ fn as_tensor<'py>(
     let (dtype, device) = (dtype_argument(dtype, "as_tensor")?, device_argument(device, "as_tensor")?);
     let py = data.py();
     if let Some(x) = tensor_type::extract(data) {
-        let to = |x: &Tensor| x.to_device(device.unwrap_or(x.device()))?.to_dtype(dtype.unwrap_or(x.dtype()));
+        let to = |x: &Tensor| x.to_device(device.map_or(x.place(), Place::from))?.to_dtype(dtype.unwrap_or(x.dtype()));
         return tensor_type::to_python(py, to(x).or_raise()?);
     }
     // SAFETY: `o` is alive, and the GIL is held.

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use torchtpu_lazy as lazy;
 use torchtpu_lazy::mosaic::Cost;
 use torchtpu_tensor::ops::inline::{Gradient, GradientInput, Kernel};
-use torchtpu_tensor::{DType, Device, DeviceKind, Dims, Meta, Tensor, inplace, state};
+use torchtpu_tensor::{DType, Device, Dims, Meta, Tensor, inplace, state};
 
 /// A kernel for one set of shapes.
 #[pyclass(frozen, name = "_CustomKernel", module = "torch._C")]
@@ -171,7 +171,7 @@ impl<'py> Call<'py> {
             let t = tensor_type::extract(o).expect("a tensor");
             let meta = *t.meta();
             self.hash = meta.dims.iter().fold(mix(self.hash, meta.dtype as u64), |h, &d| mix(h, d as u64));
-            self.hash = mix(self.hash, meta.device.kind as u64);
+            self.hash = mix(self.hash, meta.device().kind as u64);
             self.key.push(Item::Tensor(meta));
             self.held.push(o.clone());
             return Ok(());
@@ -288,8 +288,8 @@ impl CustomCall {
             Served::Kernel { kernel, order, form, donated } => {
                 let x: SmallVec<[&Tensor; 4]> = order.iter().map(|&i| tensors[i]).collect();
                 // On the processor, and in modes where each op is a program, the call runs or compiles the kernel.
-                let is_only_recorded = x.iter().all(|t| t.device().kind != DeviceKind::Cpu)
-                    && lazy::eager_mode() == lazy::EagerMode::Fused;
+                let is_only_recorded =
+                    x.iter().all(|t| !t.place().in_memory()) && lazy::eager_mode() == lazy::EagerMode::Fused;
                 let y = if is_only_recorded {
                     kernel.call(&x)
                 } else {
@@ -319,7 +319,7 @@ impl CustomCall {
 
 /// Drop the value of a tensor that the caller donated. Only this call reads it then, so the device may take its memory.
 fn give_away(x: &Tensor, kernel: &Kernel) -> torchtpu_tensor::Result<()> {
-    let owns_value = x.device().kind == DeviceKind::Tpu && x.view_info().is_none();
+    let owns_value = x.place().is_tpu() && x.view_info().is_none();
     if !owns_value || x.requires_grad() {
         return Ok(());
     }

@@ -16,7 +16,7 @@ use pyo3::ffi::*;
 use std::ffi::{c_int, c_void};
 use torchtpu_tensor::ops::indexing::masked_fill;
 use torchtpu_tensor::schema::{Arg, Args, Operand, Ret};
-use torchtpu_tensor::{DType, Device, Error, Scalar, Tensor, inplace, ops, warning};
+use torchtpu_tensor::{DType, Error, Scalar, Tensor, inplace, ops, warning};
 
 type Object = *mut PyObject;
 
@@ -119,13 +119,13 @@ unsafe fn item(o: Object, x: &Tensor) -> Outcome<Item> {
                 return Ok(Item::Int(v));
             }
             if convert::is_array(o) {
-                convert::tensor(o, None, None)?.to_device(x.device())?
+                convert::tensor(o, None, None)?.to_device(x.place())?
             } else if PySequence_Check(o) == 0 {
                 return Err(bad_index(o));
             } else {
                 // Numbers of a list are positions, also fractional ones. Truth values are a mask.
                 let t = convert::tensor(o, None, None)?;
-                (if t.dtype() == DType::Bool { t } else { t.to_dtype(DType::I64)? }).to_device(x.device())?
+                (if t.dtype() == DType::Bool { t } else { t.to_dtype(DType::I64)? }).to_device(x.place())?
             }
         };
         match (t.dtype(), t.dims().is_empty()) {
@@ -297,7 +297,7 @@ fn select(x: &Tensor, items: Vec<Item>) -> Outcome<Selected> {
                 s.x = s.x.unsqueeze(dim as i64)?;
                 s.untouched = false;
                 s.indices.resize(dim, None);
-                let zero = Tensor::zeros(&[b.into()], DType::I64, x.device())?;
+                let zero = Tensor::zeros(&[b.into()], DType::I64, x.place())?;
                 s.indices.push(Some(zero));
                 dim += 1;
             }
@@ -381,7 +381,7 @@ unsafe fn value_for(x: &Tensor, o: Object) -> Outcome<Tensor> {
             return Ok(tensor_of(o).clone());
         }
         if let Some(v) = objects::plain_number(o) {
-            return Ok(Tensor::full(&[], v, x.dtype(), x.device())?);
+            return Ok(Tensor::full(&[], v, x.dtype(), x.place())?);
         }
         Err(PyTypeError::new_err(format!(
             "can't assign a {} to a torch.{}Tensor",
@@ -406,7 +406,7 @@ fn assign(x: &Tensor, key: Vec<Item>, value: Tensor, number: Option<Scalar>) -> 
         && x.dims().starts_with(&mask.dims()[..])
     {
         // A mask on the host works for every device, as an index does.
-        let mask = &if mask.device() == Device::CPU { mask.to_device(x.device())? } else { mask.clone() };
+        let mask = &if mask.place().in_memory() { mask.to_device(x.place())? } else { mask.clone() };
         let mask = &(mask.dims().len()..x.dims().len()).try_fold(mask.clone(), |m, _| m.unsqueeze(-1))?;
         if inplace::overlaps_itself(x) {
             let (name, fill) = match number {
@@ -442,7 +442,7 @@ fn assign(x: &Tensor, key: Vec<Item>, value: Tensor, number: Option<Scalar>) -> 
         });
     }
     let value = if number.is_some() || is_filled { value.to_dtype(s.x.dtype())? } else { value };
-    let value = value.to_device(s.x.device())?;
+    let value = value.to_device(s.x.place())?;
     let false_ = Arg::Scalar(Scalar::Bool(false));
     let args = [Arg::Tensor(&s.x), Arg::Tensors(&s.indices), Arg::Tensor(&value), false_];
     let put = row("index_put", "").ok_or_else(|| Error::not_implemented("index_put is not in this build"))?;

@@ -14,7 +14,7 @@ use pyo3::ffi::*;
 use pyo3::prelude::*;
 use torchtpu_distributed::sharded;
 use torchtpu_tensor::ops;
-use torchtpu_tensor::{DType, Device, DeviceKind, Error, MemoryFormat, Scalar, Tensor, backend};
+use torchtpu_tensor::{DType, Device, DeviceKind, Error, Held, MemoryFormat, Place, Rep, Scalar, Tensor};
 
 type Object = *mut PyObject;
 
@@ -165,7 +165,7 @@ methods! {
     m_get_device "get_device" ()
         "Return the index of the `tpu` device, or -1 on other devices."
         |_o, x, _a| {
-        let device = backend::local(x.device());
+        let device = x.device();
         Ok(number_object(Scalar::Int(if device.kind == DeviceKind::Tpu { device.number().into() } else { -1 })))
     };
     m_detach_in_place "detach_" ()
@@ -316,10 +316,8 @@ unsafe fn to_arguments(a: [Object; 6]) -> Outcome<(Option<DType>, Option<Device>
 /// Return the address of the first element. Memory of a device gets its address late, and a different one in each run.
 /// There the number of the storage replaces it, so that tensors on one storage can be recognized.
 fn address(x: &Tensor) -> usize {
-    match x.device().kind {
-        DeviceKind::Tpu | DeviceKind::Mesh if x.numel() > 0 => {
-            x.storage_id() + x.storage_offset() * x.dtype().size_bytes()
-        }
+    match x.place().held() {
+        Held::Handle if x.numel() > 0 => x.storage_id() + x.storage_offset() * x.dtype().size_bytes(),
         _ if x.numel() == 0 => 0,
         _ => x.data_ptr(),
     }
@@ -353,13 +351,13 @@ fn moved(
     format: Option<MemoryFormat>,
 ) -> Outcome {
     // The device of a sharded tensor is that of its parts.
-    let device = device.filter(|d| *d != backend::local(x.device()));
+    let device = device.filter(|d| *d != x.device());
     let crossing = device.is_some();
     let (x, device) = match device {
-        Some(d) if x.device().kind == DeviceKind::Mesh => (enter::without_gil(|| sharded::to_device(x, d))?, None),
+        Some(d) if x.place().rep == Rep::Sharded => (enter::without_gil(|| sharded::to_device(x, d))?, None),
         _ => (x.clone(), device),
     };
-    let f = || ops::convert::to_format(&x, dtype, device, copy, format);
+    let f = || ops::convert::to_format(&x, dtype, device.map(Place::from), copy, format);
     // Copies to a device wait for it.
     Ok(wrap(if crossing { enter::without_gil(f) } else { enter::work(x.numel(), f) }?))
 }

@@ -38,16 +38,16 @@ pub fn follow_out(name: &str, o: &Overload, args: &mut [Arg<'_>], out: *mut PyOb
     }
     if let Some(i) = o.device_parameter().filter(|_| makes) {
         match args[i] {
-            Arg::Device(want) if want != target.device() => {
+            Arg::Device(want) if want != target.place() => {
                 let kind = |d: Device| d.to_string().split(':').next().unwrap_or_default().to_string();
                 return Err(PyRuntimeError::new_err(format!(
                     "device type {} does not match device type of out parameter ({})",
-                    kind(want),
+                    kind(want.device),
                     kind(target.device())
                 ))
                 .into());
             }
-            _ => args[i] = Arg::Device(target.device()),
+            _ => args[i] = Arg::Device(target.place()),
         }
     }
     Ok(())
@@ -248,7 +248,7 @@ unsafe fn fill_out(o: *mut PyObject, y: Tensor, function: &str, row: &Row) -> Ou
 /// begins where `x` begins in the storage, so that other views of the storage see the elements. If the storage is too
 /// small, it gets a storage of its own, and the old one gets the elements that fit.
 fn resized(x: &Tensor, y: &Tensor) -> torchtpu_tensor::Result<Tensor> {
-    let y = y.detach().to_dtype(x.dtype())?.to_device(x.device())?;
+    let y = y.detach().to_dtype(x.dtype())?.to_device(x.place())?;
     let room = (x.storage_bytes() / x.dtype().size_bytes()).saturating_sub(x.storage_offset());
     let fits = y.numel() <= room;
     if !fits && !x.is_resizable() {

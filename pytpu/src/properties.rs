@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::null_mut;
 use torchtpu_tensor::graph::GradPlace;
-use torchtpu_tensor::{DeviceKind, GradRef, Tensor, backend, warning};
+use torchtpu_tensor::{DeviceKind, GradRef, Tensor, warning};
 
 type Object = *mut PyObject;
 
@@ -83,7 +83,7 @@ getters! {
     get_shape |x| Ok(size::new(x.dims()));
     get_ndim |x| integer(x.dims().len());
     get_dtype |x| Python::attach(|py| owned(dtype::object(py, x.dtype())));
-    get_device |x| Python::attach(|py| owned(device::object(py, backend::local(x.device()))?));
+    get_device |x| Python::attach(|py| owned(device::object(py, x.device())?));
     get_requires_grad |x| boolean(x.requires_grad());
     get_grad |x| match x.grad() {
         Some(g) => {
@@ -113,9 +113,9 @@ getters! {
     get_imag |x| Ok(wrap(x.imag()?));
     get_adjoint |x| Ok(wrap(adjoint(x, true)?));
     get_matrix_adjoint |x| Ok(wrap(adjoint(x, false)?));
-    get_is_cpu |x| boolean(backend::local(x.device()).kind == DeviceKind::Cpu);
-    get_is_tpu |x| boolean(backend::local(x.device()).kind == DeviceKind::Tpu);
-    get_is_meta |x| boolean(backend::local(x.device()).kind == DeviceKind::Meta);
+    get_is_cpu |x| boolean(x.device().kind == DeviceKind::Cpu);
+    get_is_tpu |x| boolean(x.device().kind == DeviceKind::Tpu);
+    get_is_meta |x| boolean(x.device().kind == DeviceKind::Meta);
     get_false |_x| boolean(false);
     get_itemsize |x| integer(x.dtype().size_bytes());
     get_nbytes |x| {
@@ -269,7 +269,7 @@ unsafe extern "C" fn set_data(o: Object, value: Object, _closure: *mut c_void) -
             )
             .into());
         }
-        if (tensor_of(o).device().kind == DeviceKind::Meta) != (new.device().kind == DeviceKind::Meta) {
+        if tensor_of(o).place().is_abstract() != new.place().is_abstract() {
             return Err(PyRuntimeError::new_err(
                 "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor \
                 type.",

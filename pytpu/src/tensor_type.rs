@@ -16,7 +16,7 @@ use std::mem::offset_of;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use torchtpu_tensor::graph::GradPlace;
-use torchtpu_tensor::{DeviceKind, Tensor};
+use torchtpu_tensor::{Rep, Tensor};
 
 /// A Python tensor.
 #[repr(C)]
@@ -103,7 +103,7 @@ pub fn wrap(t: Tensor) -> *mut PyObject {
         unsafe { Py_INCREF(known) };
         return known;
     }
-    if t.device().kind == DeviceKind::Mesh {
+    if t.place().rep == Rep::Sharded {
         return wrap_sharded(t);
     }
     let ty = tensor_type();

@@ -317,7 +317,7 @@ fn _tpu_add_plugin_search_path(folder: &str) {
 /// Return the tensor of device `tpu` in any object, or nothing.
 pub(crate) fn device_tensor<'a>(x: &'a Bound<'_, PyAny>) -> PyResult<&'a torchtpu_tensor::Tensor> {
     crate::tensor_type::extract(x)
-        .filter(|t| t.device().kind == torchtpu_tensor::DeviceKind::Tpu)
+        .filter(|t| t.place().is_tpu())
         .ok_or_else(|| PyValueError::new_err("expected a tensor on device tpu"))
 }
 

@@ -41,7 +41,7 @@ pub(crate) use record::formula;
 pub use record::{graph, hooks, remade, saved, site};
 pub(crate) use storage::overlap;
 pub use storage::{block, dlpack, host, inplace, strides, view};
-use types::{device, error, scalar};
+use types::{device, error, place, scalar};
 pub use types::{dims, local, meta, state, warning};
 
 pub use block::{GradRef, Tensor, too_many_bytes};
@@ -49,6 +49,7 @@ pub use device::{Device, DeviceKind};
 pub use dims::Dims;
 pub use error::{Error, ErrorKind, Result};
 pub use meta::Meta;
+pub use place::{Held, Place, Rep};
 pub use scalar::{
     Scalar, can_cast, category, default_complex, default_dtype, is_promotable, no_common_dtype, promote_types,
     set_default_dtype,

@@ -4,7 +4,7 @@
 //! to their rows.
 
 use crate::schema::{Arg, Ret};
-use crate::{DType, Device, Error, Result, Scalar, Tensor, ops};
+use crate::{DType, Error, Place, Result, Scalar, Tensor, ops};
 
 fn number<'a>(v: impl Into<Scalar>) -> Arg<'a> {
     Arg::Scalar(v.into())
@@ -74,40 +74,40 @@ impl Tensor {
     ///
     /// # Errors
     /// `NotImplemented` for a dtype without normal numbers, `OutOfMemory`.
-    pub fn randn(dims: &[usize], dtype: DType, device: Device) -> Result<Tensor> {
+    pub fn randn(dims: &[usize], dtype: DType, device: impl Into<Place>) -> Result<Tensor> {
         Tensor::made("randn", &[Arg::Ints(&sizes(dims))], dtype, device)
     }
     /// Numbers from 0 up to 1, without 1.
     ///
     /// # Errors
     /// The errors of [`Tensor::randn`].
-    pub fn rand(dims: &[usize], dtype: DType, device: Device) -> Result<Tensor> {
+    pub fn rand(dims: &[usize], dtype: DType, device: impl Into<Place>) -> Result<Tensor> {
         Tensor::made("rand", &[Arg::Ints(&sizes(dims))], dtype, device)
     }
     /// Whole numbers from `low` up to `high`, without `high`.
     ///
     /// # Errors
     /// `Runtime` if there are no such numbers, `OutOfMemory`.
-    pub fn randint(low: i64, high: i64, dims: &[usize], dtype: DType, device: Device) -> Result<Tensor> {
+    pub fn randint(low: i64, high: i64, dims: &[usize], dtype: DType, device: impl Into<Place>) -> Result<Tensor> {
         Tensor::made("randint.low", &[int(low), int(high), Arg::Ints(&sizes(dims))], dtype, device)
     }
     /// The numbers below `n` in random order.
     ///
     /// # Errors
     /// `Runtime` for a negative number, `OutOfMemory`.
-    pub fn randperm(n: i64, device: Device) -> Result<Tensor> {
+    pub fn randperm(n: i64, device: impl Into<Place>) -> Result<Tensor> {
         Tensor::made("randperm", &[int(n)], DType::I64, device)
     }
     /// Ones on the diagonal of `n` x `m`, zeros beside it.
     ///
     /// # Errors
     /// `Runtime` for negative sizes, `OutOfMemory`.
-    pub fn eye(n: i64, m: i64, dtype: DType, device: Device) -> Result<Tensor> {
+    pub fn eye(n: i64, m: i64, dtype: DType, device: impl Into<Place>) -> Result<Tensor> {
         Tensor::made("eye.m", &[int(n), int(m)], dtype, device)
     }
     /// Call a row whose arguments end in dtype, layout and device.
-    fn made(row: &str, args: &[Arg<'_>], dtype: DType, device: Device) -> Result<Tensor> {
-        ops::call_tensor(row, &[args, &[Arg::DType(dtype), Arg::None, Arg::Device(device)]].concat())
+    fn made(row: &str, args: &[Arg<'_>], dtype: DType, device: impl Into<Place>) -> Result<Tensor> {
+        ops::call_tensor(row, &[args, &[Arg::DType(dtype), Arg::None, Arg::Device(device.into())]].concat())
     }
 
     /// The size along a dimension. Negative dimensions count from the end.

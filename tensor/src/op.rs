@@ -15,7 +15,7 @@ use crate::axes::Axes;
 pub use crate::ops::Prim;
 use crate::policy::Policies;
 use crate::types::compute::{compute_dtype, narrowed, widened};
-use crate::{DType, Dims, Error, Meta, Result, Tensor};
+use crate::{DType, Dims, Error, Meta, Place, Result, Tensor};
 use smallvec::SmallVec;
 use std::fmt::Debug;
 pub use torchtpu_stablehlo::{Func, Value};
@@ -157,7 +157,7 @@ pub struct Facts {
     /// was recorded, even if no other op reads its results.
     pub has_effects: bool,
     /// Whether the op copies an operand, so that a device may tie the copy to a
-    /// [check](crate::backend::Backend::defer_check).
+    /// [check](crate::backend::Representation::defer_check).
     pub carries_checks: bool,
 }
 
@@ -686,45 +686,37 @@ fn broadcast_dims_slow(a: &Dims, b: &Dims) -> Result<Dims> {
 /// # Errors
 /// `Runtime`, in PyTorch's wording.
 #[inline]
-pub fn same_device(x: &[&Tensor]) -> Result<crate::Device> {
-    let first = x[0].device();
-    if x.iter().all(|t| t.device() == first) {
+pub fn same_device(x: &[&Tensor]) -> Result<Place> {
+    let first = x[0].place();
+    if x.iter().all(|t| t.place() == first) {
         return Ok(first);
     }
     same_device_slow(x)
 }
 
-/// Refuse tensors of different devices, numbers included. The parts of a mesh are left to its ops.
+/// Refuse tensors of different places, numbers included. A representation other than the dense one may take them as
+/// operands, so its ops are left to decide.
 ///
 /// # Errors
 /// `Runtime`, in PyTorch's wording.
 pub(crate) fn check_same_device(x: &Tensor, y: &Tensor) -> Result<()> {
-    let is_mesh = |t: &Tensor| t.device().kind == crate::DeviceKind::Mesh;
-    if x.device() == y.device() || is_mesh(x) || is_mesh(y) {
+    if x.place() == y.place() || !x.place().is_dense() || !y.place().is_dense() {
         return Ok(());
     }
-    Err(Error::runtime(format!("{}{} and {}!", crate::block::OTHER_DEVICE, x.device(), y.device())))
+    Err(Error::runtime(format!("{}{} and {}!", crate::block::OTHER_DEVICE, x.place(), y.place())))
 }
 
-fn same_device_slow(x: &[&Tensor]) -> Result<crate::Device> {
-    let number = |t: &Tensor| t.dims().is_empty() && t.device().kind == crate::DeviceKind::Cpu;
-    let mut found: Option<crate::Device> = None;
+fn same_device_slow(x: &[&Tensor]) -> Result<Place> {
+    let number = |t: &Tensor| t.dims().is_empty() && t.place().in_memory();
+    let mut found: Option<Place> = None;
     for t in x.iter().filter(|t| !number(t)) {
         match found {
-            None => found = Some(t.device()),
-            Some(d) if d == t.device() => {}
-            Some(d) if d.kind == crate::DeviceKind::Mesh || t.device().kind == crate::DeviceKind::Mesh => {
-                return Err(Error::runtime(
-                    "got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before calling \
-                     distributed operators!",
-                ));
-            }
-            Some(d) => {
-                return Err(Error::runtime(format!("{}{d} and {}!", crate::block::OTHER_DEVICE, t.device())));
-            }
+            None => found = Some(t.place()),
+            Some(p) if p == t.place() => {}
+            Some(p) => return Err(crate::backend::mixed(p, t.place())),
         }
     }
-    Ok(found.unwrap_or(crate::Device::CPU))
+    Ok(found.unwrap_or(Place::CPU))
 }
 
 /// Turn a dimension that a user gave into an index.

@@ -1,6 +1,6 @@
 //! Printing like PyTorch: four digits, a common scale, aligned columns, and summaries of long dimensions.
 
-use crate::{DType, Device, DeviceKind, Result, Scalar, Tensor, c128, default_complex, default_dtype, state};
+use crate::{DType, Device, Result, Scalar, Tensor, c128, default_complex, default_dtype, state};
 use std::fmt;
 use std::sync::RwLock;
 
@@ -241,10 +241,10 @@ fn body(x: &Tensor, indent: usize, style: &Styles, summarize: bool) -> Result<St
 pub fn to_text(x: &Tensor, suffixes: &[String]) -> Result<String> {
     let prefix = "tensor(";
     let mut extra: Vec<String> = Vec::new();
-    if x.device().kind != DeviceKind::Cpu {
+    if x.device() != Device::CPU {
         extra.push(format!("device='{}'", x.device()));
     }
-    let text = if x.device().kind == DeviceKind::Meta {
+    let text = if x.place().is_abstract() {
         extra.push(format!("size={}", size_text(x)));
         "...".to_string()
     } else if x.numel() == 0 {

@@ -7,7 +7,7 @@
 use crate::op::Prim;
 use crate::ops::pointwise::kernel_error;
 use crate::ops::random::RandomBits;
-use crate::{Device, DeviceKind, Dims, Error, Result, Tensor, dispatch, state};
+use crate::{Device, Dims, Error, Held, Place, Result, Tensor, dispatch, state};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 pub use torchtpu_kernels::random::DEFAULT_SEED;
@@ -24,7 +24,7 @@ enum Engine {
 }
 
 struct Inner {
-    device: Device,
+    place: Place,
     engine: Mutex<Engine>,
 }
 
@@ -44,7 +44,7 @@ pub struct Generator(Arc<Inner>);
 
 impl fmt::Debug for Generator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "<torch._C.Generator device={}>", self.0.device)
+        write!(f, "<torch._C.Generator device={}>", self.0.place)
     }
 }
 
@@ -54,19 +54,20 @@ impl Generator {
         Generator::on(Device::CPU, seed)
     }
     /// A generator for a device with a seed.
-    pub fn on(device: Device, seed: u64) -> Generator {
-        let engine = match device.kind {
-            DeviceKind::Tpu | DeviceKind::Mesh => Engine::Device { seed, counter: 0, state: None },
+    pub fn on(device: impl Into<Place>, seed: u64) -> Generator {
+        let place = device.into();
+        let engine = match place.held() {
+            Held::Handle => Engine::Device { seed, counter: 0, state: None },
             _ => Engine::Host(Box::new(HostGenerator::new(seed))),
         };
-        Generator(Arc::new(Inner { device, engine: Mutex::new(engine) }))
+        Generator(Arc::new(Inner { place, engine: Mutex::new(engine) }))
     }
     fn engine(&self) -> MutexGuard<'_, Engine> {
         self.0.engine.lock().unwrap_or_else(|e| e.into_inner())
     }
     /// The device that it draws for.
     pub fn device(&self) -> Device {
-        self.0.device
+        self.0.place.device
     }
     /// Whether two handles share one generator.
     pub fn is_same(&self, other: &Generator) -> bool {
@@ -156,31 +157,31 @@ impl Generator {
     /// Number of bytes of the state of a `cpu` generator.
     pub const CPU_STATE_BYTES: usize = STATE_BYTES;
 
-    fn wrong_device(&self, wanted: Device) -> Error {
+    fn wrong_device(&self, wanted: Place) -> Error {
         Error::runtime(format!(
             "Expected a '{}' device type for generator but found '{}'",
-            wanted.type_name(),
-            self.0.device.type_name()
+            wanted.device.type_name(),
+            self.0.place.device.type_name()
         ))
     }
     /// Draw on the host.
     pub(crate) fn draw<R>(&self, f: impl FnOnce(&mut HostGenerator) -> R) -> Result<R> {
         match &mut *self.engine() {
             Engine::Host(g) => Ok(f(g)),
-            Engine::Device { .. } => Err(self.wrong_device(Device::CPU)),
+            Engine::Device { .. } => Err(self.wrong_device(Place::CPU)),
         }
     }
     /// Random bits on a device: `int64` elements if `wide`, else `int32`.
-    pub(crate) fn bits(&self, dims: Dims, wide: bool, device: Device) -> Result<Tensor> {
+    pub(crate) fn bits(&self, dims: Dims, wide: bool, place: Place) -> Result<Tensor> {
         let mut engine = self.engine();
-        let Engine::Device { seed, counter, state } = &mut *engine else { return Err(self.wrong_device(device)) };
-        if self.0.device != device {
-            return Err(self.wrong_device(device));
+        let Engine::Device { seed, counter, state } = &mut *engine else { return Err(self.wrong_device(place)) };
+        if self.0.place != place {
+            return Err(self.wrong_device(place));
         }
         state::no_grad(|| {
             let now = match state.take() {
                 Some(s) => s,
-                None => Tensor::from_slice_on(&[*seed as i64, *counter as i64], &[2], device)?,
+                None => Tensor::from_slice_on(&[*seed as i64, *counter as i64], &[2], place)?,
             };
             let mut y = dispatch::call_n(Prim::RandomBits(RandomBits { dims, wide }), &[&now])?;
             let bits = y.pop().expect("two outputs");
@@ -191,7 +192,7 @@ impl Generator {
 }
 
 static CPU: OnceLock<Generator> = OnceLock::new();
-/// The default generators that have drawn or were seeded, by ordinal of the device.
+/// The default generators that have drawn or were seeded, one for each place.
 static DEVICES: Mutex<Vec<Generator>> = Mutex::new(Vec::new());
 /// The seed from `manual_seed`, for default generators that are made later.
 static SEED: Mutex<Option<u64>> = Mutex::new(None);
@@ -202,16 +203,17 @@ fn fresh_seed() -> u64 {
 }
 
 /// The default generator of a device. Its numbers differ in each run until [`manual_seed`] is called.
-pub fn default_generator(device: Device) -> Generator {
-    if !device.kind.has_backend() {
+pub fn default_generator(device: impl Into<Place>) -> Generator {
+    let place = device.into();
+    if !place.has_handle() {
         return CPU.get_or_init(|| Generator::new(fresh_seed())).clone();
     }
     let mut known = DEVICES.lock().unwrap_or_else(|e| e.into_inner());
-    if let Some(g) = known.iter().find(|g| g.device() == device) {
+    if let Some(g) = known.iter().find(|g| g.0.place == place) {
         return g.clone();
     }
     let seed = *SEED.lock().unwrap_or_else(|e| e.into_inner());
-    let g = Generator::on(device, seed.unwrap_or_else(fresh_seed));
+    let g = Generator::on(place, seed.unwrap_or_else(fresh_seed));
     known.push(g.clone());
     g
 }

@@ -197,7 +197,7 @@ fn random_results_have_inferred_types_and_repeat_with_the_seed() {
             let args: Vec<Arg<'_>> = args
                 .iter()
                 .zip(&schema.params)
-                .map(|(a, p)| if p.ty == Ty::Device { Arg::Device(device) } else { a.as_arg() })
+                .map(|(a, p)| if p.ty == Ty::Device { Arg::Device(device.into()) } else { a.as_arg() })
                 .collect();
             match (row.call)(&Args(&args))? {
                 Ret::Tensor(t) => Ok(t),

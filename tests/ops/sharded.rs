@@ -58,7 +58,7 @@ fn outcome(row: &Row, args: &[Owned], has_gradient: bool, member: Option<&Arc<Me
     if has_gradient && !outputs.is_empty() {
         let gradient = |y: &Tensor| -> Result<Option<Tensor>> {
             let g = tensor(y.dims(), Fill::Normal, 91, y.dtype())?;
-            let Some(member) = member.filter(|p| p.device == y.device()) else { return Ok(Some(g)) };
+            let Some(member) = member.filter(|p| p.place == y.place()) else { return Ok(Some(g)) };
             from_local(member, &g, &vec![Placement::Replicate; member.groups.len()], y.dims(), None).map(Some)
         };
         let g = outputs.iter().map(gradient).collect::<Result<Vec<_>>>()?;
@@ -225,14 +225,14 @@ fn writes_keep_the_placements() {
         for t in [&x, &y] {
             let number = Tensor::number(Scalar::Float(3.0), DType::F64).expect("a number");
             t.narrow(1, 1, 2).and_then(|v| v.mul_(&number).map(drop)).expect("a write through a view");
-            let other = Tensor::full(&[5, 4], 2, DType::F64, t.device()).expect("a fill");
+            let other = Tensor::full(&[5, 4], 2, DType::F64, t.place()).expect("a fill");
             t.copy_(&t.add(&other).expect("a sum")).expect("a copy into it");
         }
         assert_eq!(spec(&x).expect("a spec").expect("sharded").placements, shards);
         close(&full_tensor(&x).expect("the whole"), &y, 1e-12).expect("the same elements");
         // A replicated value that is written over it is cut.
         let z =
-            Tensor::zeros(&[5, 4], DType::F64, Device::CPU).expect("zeros").to_device(x.device()).expect("replicated");
+            Tensor::zeros(&[5, 4], DType::F64, Device::CPU).expect("zeros").to_device(x.place()).expect("replicated");
         x.copy_(&z).expect("a copy into it");
         assert_eq!(spec(&x).expect("a spec").expect("sharded").placements, shards);
     });

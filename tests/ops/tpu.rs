@@ -111,7 +111,7 @@ fn interpreted_and_compiled_programs_draw_equal_numbers() {
             let args: Vec<Arg<'_>> = args
                 .iter()
                 .zip(&schema.params)
-                .map(|(a, p)| if p.ty == Ty::Device { Arg::Device(tpu) } else { a.as_arg() })
+                .map(|(a, p)| if p.ty == Ty::Device { Arg::Device(tpu.into()) } else { a.as_arg() })
                 .collect();
             match (row.call)(&Args(&args))? {
                 Ret::Tensor(t) => Ok(vec![t.to_device(Device::CPU)?]),

@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
-use torchtpu_tensor::backend::{ALL_WELL, Backend as _, DeferredError, Operand, is_showing};
+use torchtpu_tensor::backend::{ALL_WELL, DeferredError, Operand, Representation as _, is_showing};
 use torchtpu_tensor::{DType, Device, Meta, Result, Scalar, Tensor, ops, state};
 
 /// Above this number of open checks, those with known values are settled, so that the list of a program that never
@@ -200,7 +200,7 @@ pub(super) fn known_failure(slot: &Slot) -> Option<Arc<Failure>> {
 }
 
 impl Engine {
-    /// See [`defer_check`](torchtpu_tensor::backend::Backend::defer_check).
+    /// See [`defer_check`](torchtpu_tensor::backend::Representation::defer_check).
     pub(super) fn defer_check(&self, handle: u64, error: DeferredError) -> Result<bool> {
         TIE.set(None);
         if mode::get() == EagerMode::Debug && !plan::is_active() {

@@ -11,7 +11,7 @@ use crate::{custom, device, mode, plan, types};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use torchtpu_stablehlo::Platform;
-use torchtpu_tensor::backend::{Backend, DeferredError, Operand};
+use torchtpu_tensor::backend::{Backend, DeferredError, Operand, Representation};
 use torchtpu_tensor::host::HostValue;
 use torchtpu_tensor::op::Prim;
 use torchtpu_tensor::ops::inline::Kernel;
@@ -31,7 +31,7 @@ fn fit(values: &[Meta]) -> Result<()> {
         if meta.bytes().is_none_or(|bytes| bytes > ADDRESS_SPACE) {
             return Err(too_large(meta));
         }
-        if meta.device.index > 0 {
+        if meta.place.device.index > 0 {
             return Err(no_such_device(meta));
         }
     }
@@ -57,7 +57,7 @@ const DEVICES: usize = 1;
 
 #[cold]
 fn no_such_device(meta: &Meta) -> Error {
-    local::absent(meta.device.number())
+    local::absent(meta.place.device.number())
 }
 
 impl Engine {
@@ -91,7 +91,7 @@ impl Engine {
     }
 }
 
-impl Backend for Tpu {
+impl Representation for Tpu {
     #[inline]
     fn record(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta], handles: &mut [u64]) -> Result<()> {
         device::check()?;
@@ -183,16 +183,8 @@ impl Backend for Tpu {
         crate::has_checks()
     }
 
-    fn step_reads(&self, gradients: &[u64]) -> Result<()> {
-        crate::engine().step_reads(gradients)
-    }
-
-    fn step_errors(&self) -> Result<()> {
-        crate::engine().step_errors()
-    }
-
     fn upload(&self, meta: &Meta, bytes: &[u8]) -> Result<u64> {
-        if meta.device.index > 0 {
+        if meta.place.device.index > 0 {
             return Err(no_such_device(meta));
         }
         if let Some(plan) = plan::active() {
@@ -214,6 +206,20 @@ impl Backend for Tpu {
         Ok(crate::engine().recording.lock().new_entry(state).1)
     }
 
+    fn remakes_views(&self) -> bool {
+        mode::get() == EagerMode::Fused
+    }
+}
+
+impl Backend for Tpu {
+    fn step_reads(&self, gradients: &[u64]) -> Result<()> {
+        crate::engine().step_reads(gradients)
+    }
+
+    fn step_errors(&self) -> Result<()> {
+        crate::engine().step_errors()
+    }
+
     fn calls_kernels(&self) -> bool {
         !plan::is_active() && device::get().is_ok_and(|d| d.platform == Platform::Cpu { kernels: true })
     }
@@ -232,10 +238,6 @@ impl Backend for Tpu {
 
     fn assume_rows(&self, most: usize) -> usize {
         plan::active().map_or(0, |plan| plan.assume_rows(most))
-    }
-
-    fn remakes_views(&self) -> bool {
-        mode::get() == EagerMode::Fused
     }
 
     fn step_begins(&self, optimizer: u64, makes_state: bool) {

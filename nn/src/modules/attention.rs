@@ -8,7 +8,7 @@ use torchtpu_tensor::ops::dropout::dropout;
 use torchtpu_tensor::ops::matmul::linear;
 use torchtpu_tensor::ops::pointwise::select_scalar;
 use torchtpu_tensor::schema::Arg;
-use torchtpu_tensor::{DType, Device, Error, Result, Scalar, Tensor, ops};
+use torchtpu_tensor::{DType, Error, Place, Result, Scalar, Tensor, ops};
 
 /// Masks of an attention. A boolean mask is true where attention is forbidden. A mask of numbers is added to the
 /// scores.
@@ -324,7 +324,7 @@ impl MultiheadAttention {
         };
         let (q, mut k, mut v) = (split(&q)?, split(&k)?, split(&v)?);
         if self.options.add_zero_attn {
-            let zeros = Tensor::zeros(&[batch, self.heads, 1, each], k.dtype(), k.device())?;
+            let zeros = Tensor::zeros(&[batch, self.heads, 1, each], k.dtype(), k.place())?;
             k = cat(&[&k, &zeros], 2)?;
             v = cat(&[&v, &zeros], 2)?;
             added += 1;
@@ -332,7 +332,7 @@ impl MultiheadAttention {
         let sizes = Sizes { batch, heads: self.heads, targets, sources, added };
         // The kernel applies the causal mask itself if it is the only mask and no sources were added.
         let simple = !need_weights && added == 0 && mask.mask.is_none() && mask.key_padding_mask.is_none();
-        let total = if simple { None } else { sizes.total(&mask, q.dtype(), q.device())? };
+        let total = if simple { None } else { sizes.total(&mask, q.dtype(), q.place())? };
         let p = if self.training.get() { self.options.dropout } else { 0.0 };
         let (y, weights) = if need_weights {
             let scores = q.mul_scalar((1.0 / each as f64).sqrt())?.matmul(&k.transpose(-2, -1)?)?;
@@ -376,7 +376,7 @@ struct Sizes {
 impl Sizes {
     /// Return all masks as one that is added to the scores. It broadcasts to
     /// `[batch, heads, targets, sources + added]`.
-    fn total(&self, mask: &AttentionMask<'_>, dtype: DType, device: Device) -> Result<Option<Tensor>> {
+    fn total(&self, mask: &AttentionMask<'_>, dtype: DType, place: Place) -> Result<Option<Tensor>> {
         let (t, s) = (self.targets, self.sources);
         let size = |dims: &[usize]| dims.iter().map(|&n| n as i64).collect::<Vec<_>>();
         let mut total: Option<Tensor> = None;
@@ -416,7 +416,7 @@ impl Sizes {
             })?;
         }
         if mask.is_causal {
-            join(causal(t, s, dtype, device)?.reshape(&size(&[1, 1, t, s]))?)?;
+            join(causal(t, s, dtype, place)?.reshape(&size(&[1, 1, t, s]))?)?;
         }
         if let Some(m) = mask.key_padding_mask {
             let m = scores(m, "key_padding_mask", dtype)?;
@@ -437,7 +437,7 @@ impl Sizes {
             Some(m) if self.added > 0 => {
                 let mut dims = m.dims().to_vec();
                 dims[3] = self.added;
-                Ok(Some(cat(&[&m, &Tensor::zeros(&dims, dtype, device)?], 3)?))
+                Ok(Some(cat(&[&m, &Tensor::zeros(&dims, dtype, place)?], 3)?))
             }
             total => Ok(total),
         }
@@ -447,7 +447,7 @@ impl Sizes {
 /// Convert a mask to numbers that are added to scores.
 fn scores(mask: &Tensor, name: &str, dtype: DType) -> Result<Tensor> {
     if mask.dtype() == DType::Bool {
-        return select_scalar(mask, f64::NEG_INFINITY, &Tensor::zeros(mask.dims(), dtype, mask.device())?);
+        return select_scalar(mask, f64::NEG_INFINITY, &Tensor::zeros(mask.dims(), dtype, mask.place())?);
     }
     if !mask.dtype().is_float() {
         return Err(Error::value(format!("only bool and floating types of {name} are supported")));
@@ -456,8 +456,8 @@ fn scores(mask: &Tensor, name: &str, dtype: DType) -> Result<Tensor> {
 }
 
 /// Return minus infinity above the diagonal, and zeros elsewhere.
-pub(crate) fn causal(targets: usize, sources: usize, dtype: DType, device: Device) -> Result<Tensor> {
-    let all = Tensor::full(&[targets, sources], f64::NEG_INFINITY, dtype, device)?;
+pub(crate) fn causal(targets: usize, sources: usize, dtype: DType, place: Place) -> Result<Tensor> {
+    let all = Tensor::full(&[targets, sources], f64::NEG_INFINITY, dtype, place)?;
     ops::call_tensor("triu", &[Arg::Tensor(&all), Arg::Scalar(Scalar::Int(1))])
 }
 

@@ -401,7 +401,7 @@ impl<const N: usize> FractionalMaxPool<N> {
             FractionalOutput::Ratio(ratio) => std::array::from_fn(|i| (places[i] as f64 * ratio[i]) as i64),
         };
         let batch = if d.len() == N + 1 { 1 } else { d[0] };
-        let samples = Tensor::zeros(&[batch, d[d.len() - N - 1], N], x.dtype(), x.device())?;
+        let samples = Tensor::zeros(&[batch, d[d.len() - N - 1], N], x.dtype(), x.place())?;
         init::uniform_(&samples, 0.0, 1.0, None)?;
         let args = [Arg::Tensor(x), Arg::Ints(&self.kernel_size), Arg::Ints(&size), Arg::Tensor(&samples)];
         ops::call_pair(of_rank::<N>(["", "fractional_max_pool2d", "fractional_max_pool3d"]), &args)

@@ -107,7 +107,7 @@ impl Stack {
             Some(s) => State { h: with_batch(&s.h)?, c: s.c.as_ref().map(with_batch).transpose()? },
             None => {
                 let rows = o.num_layers * if o.bidirectional { 2 } else { 1 };
-                let zeros = |size: usize| Tensor::zeros(&[rows, x.dims()[1], size], x.dtype(), x.device());
+                let zeros = |size: usize| Tensor::zeros(&[rows, x.dims()[1], size], x.dtype(), x.place());
                 let real = if o.proj_size > 0 { o.proj_size } else { self.hidden };
                 State { h: zeros(real)?, c: (self.kind == Kind::Lstm).then(|| zeros(self.hidden)).transpose()? }
             }
@@ -279,7 +279,7 @@ impl Cell {
     }
     fn zeros(&self, x: &Tensor) -> Result<Tensor> {
         let batch = x.dims().first().copied().unwrap_or(0);
-        Tensor::zeros(&[batch, self.weight_hh.tensor().dims()[1]], x.dtype(), x.device())
+        Tensor::zeros(&[batch, self.weight_hh.tensor().dims()[1]], x.dtype(), x.place())
     }
     fn step(&self, x: &Tensor, s: &State) -> Result<State> {
         let (ih, hh) = (self.weight_ih.tensor(), self.weight_hh.tensor());

@@ -219,7 +219,7 @@ impl EmbeddingBag {
             }
             (2, None) => {
                 let [n, k] = [0, 1].map(|i| Scalar::Int(x.dims()[i] as i64));
-                let count = Tensor::arange(Scalar::Int(0), n, Scalar::Int(1), DType::I64, x.device())?;
+                let count = Tensor::arange(Scalar::Int(0), n, Scalar::Int(1), DType::I64, x.place())?;
                 let offsets = count.mul_scalar(k)?.to_dtype(x.dtype())?;
                 (x.reshape(&[-1])?, offsets, per_sample_weights.map(|w| w.reshape(&[-1])).transpose()?)
             }

@@ -6,7 +6,7 @@ use crate::{
     AttentionMask, Dropout, LayerNorm, Linear, Module, MultiheadAttention, MultiheadAttentionOptions, Visitor, init,
 };
 use torchtpu_tensor::ops::activation::gelu;
-use torchtpu_tensor::{DType, Device, Error, Result, Tensor};
+use torchtpu_tensor::{DType, Device, Error, Place, Result, Tensor};
 
 /// The activation in the feed-forward part of a transformer layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -493,6 +493,6 @@ impl Module for Transformer {
 ///
 /// # Errors
 /// Fails if memory runs out.
-pub fn generate_square_subsequent_mask(size: usize, dtype: DType, device: Device) -> Result<Tensor> {
-    causal(size, size, dtype, device)
+pub fn generate_square_subsequent_mask(size: usize, dtype: DType, device: impl Into<Place>) -> Result<Tensor> {
+    causal(size, size, dtype, device.into())
 }

@@ -25,7 +25,7 @@ pub fn get_total_norm(tensors: &[Tensor], norm_type: f64, error_if_nonfinite: bo
         let order = Scalar::Float(norm_type);
         let parts: Vec<Tensor> = tensors
             .iter()
-            .map(|t| vector_norm(t, order, None, false, None)?.to_device(first.device()))
+            .map(|t| vector_norm(t, order, None, false, None)?.to_device(first.place()))
             .collect::<Result<_>>()?;
         let norm = match &parts[..] {
             [one] => vector_norm(one, order, None, false, None)?,
@@ -51,7 +51,7 @@ pub fn clip_grads_with_norm(parameters: &[Parameter], max_norm: f64, total_norm:
         // Limit the factor to one on the device, so that its value is not needed and nothing waits.
         let factor = total_norm.add_scalar(1e-6)?.pow_scalar(-1.0)?.mul_scalar(max_norm)?.minimum_scalar(1.0)?;
         for g in gradients(parameters) {
-            g.mul_(&factor.to_device(g.device())?)?;
+            g.mul_(&factor.to_device(g.place())?)?;
         }
         Ok(())
     })

@@ -108,14 +108,13 @@ impl<O: Settings> Groups<O> {
         &mut self,
         mut update: impl FnMut(&O, &Tensor, Tensor, &mut Option<ParameterState>) -> Result<()>,
     ) -> Result<()> {
-        let on_accelerator =
-            self.parameters.iter().any(|p| backend::local(p.tensor().device()).kind == DeviceKind::Tpu);
+        let on_accelerator = self.parameters.iter().any(|p| p.tensor().device().kind == DeviceKind::Tpu);
         if on_accelerator {
             let backend = backend::get()?;
             backend.step_begins(self.id, true);
             if backend.has_checks() {
                 let gradients: Vec<Tensor> = self.parameters.iter().filter_map(|p| p.tensor().grad()).collect();
-                let is_local = |g: &&Tensor| g.device().kind == DeviceKind::Tpu;
+                let is_local = |g: &&Tensor| g.place().is_tpu();
                 let values: Vec<u64> =
                     gradients.iter().filter(is_local).map(Tensor::device_value).collect::<Result<_>>()?;
                 if let Err(e) = backend.step_reads(&values) {
@@ -257,7 +256,7 @@ impl<O: Settings> Groups<O> {
                         p.dims()
                     )));
                 }
-                no_grad(|| t.detach().to_dtype(p.dtype())?.copy()?.to_device(p.device())).map(Some)
+                no_grad(|| t.detach().to_dtype(p.dtype())?.copy()?.to_device(p.place())).map(Some)
             })
             .collect::<Result<Vec<_>>>()?;
         let steps = match find("step") {

@@ -3,7 +3,7 @@
 use torchtpu_distributed as distributed;
 use torchtpu_kernels::copy::copy;
 use torchtpu_kernels::{View, ViewMut};
-use torchtpu_tensor::{DType, DeviceKind, Error, Result, Tensor, inplace, state};
+use torchtpu_tensor::{DType, Error, Result, Tensor, inplace, state};
 
 /// The bytes of some tensors, one after the other. The tensors have handles of their own, which keep their memory
 /// alive.
@@ -22,7 +22,7 @@ fn bytes_of(tensors: &[Tensor]) -> usize {
 
 /// Fail unless a tensor is on device `cpu` and may be read, and written if `is_output`.
 pub(super) fn check(op: &str, tensor: &Tensor, is_output: bool) -> Result<()> {
-    if tensor.device().kind != DeviceKind::Cpu {
+    if !tensor.place().in_memory() {
         let device = tensor.device();
         return Err(Error::not_implemented(format!("{op}: a tensor on device {device}, must be on cpu")));
     }

@@ -17,7 +17,7 @@ use torchtpu_distributed::mesh::DeviceMesh;
 use torchtpu_distributed::placement::Placement;
 use torchtpu_distributed::sharded::{self, Member};
 use torchtpu_distributed::torus;
-use torchtpu_tensor::{Device, DeviceKind, Tensor};
+use torchtpu_tensor::Tensor;
 
 /// A placement from Python.
 struct Placed(Placement);
@@ -63,7 +63,7 @@ fn tensor<'a>(o: &'a Bound<'_, PyAny>) -> PyResult<&'a Tensor> {
 }
 
 fn member(number: u8) -> PyResult<Arc<Member>> {
-    Member::of(Device { kind: DeviceKind::Mesh, index: number }).or_raise()
+    Member::numbered(number).or_raise()
 }
 
 /// Make sharded tensors possible on a mesh, and return its number. All processes of the mesh call this.
@@ -89,7 +89,7 @@ fn _sharded_mesh(
         let mesh = Arc::new(DeviceMesh::new(ranks, &sizes, &[])?);
         Member::new(mesh, rank, groups, local)
     };
-    Ok(py.detach(make).or_raise()?.device.index)
+    Ok(py.detach(make).or_raise()?.place.member)
 }
 
 /// Return the rank at each place of a mesh of all ranks that follows the links of the machine.
@@ -104,13 +104,13 @@ fn _sharded_spec<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<(u8, Bound<'py, 
     let (py, t) = (x.py(), tensor(x)?);
     let Some(spec) = sharded::spec(t).or_raise()? else { return Ok(None) };
     let placements = spec.placements.iter().map(|p| packed(py, p)).collect::<PyResult<Vec<_>>>()?;
-    Ok(Some((t.device().index, PyTuple::new(py, placements)?)))
+    Ok(Some((t.place().member, PyTuple::new(py, placements)?)))
 }
 
 /// Return the number of the first mesh with the same ranks and groups. Meshes differ in the device of their parts.
 #[pyfunction]
 fn _sharded_first(mesh: u8) -> PyResult<u8> {
-    Ok(member(mesh)?.first().device.index)
+    Ok(member(mesh)?.first().place.member)
 }
 
 /// Return the sharded tensor of sizes ``sizes`` whose part on this process is ``local``. ``gradient`` has the

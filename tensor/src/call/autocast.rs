@@ -12,7 +12,7 @@
 use crate::op::Prim;
 use crate::policy::{Policies, Policy};
 use crate::schema::{Arg, Args, Ret};
-use crate::{DType, DeviceKind, Error, Result, Tensor, backend, state};
+use crate::{DType, DeviceKind, Error, Result, Tensor, state};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -253,7 +253,7 @@ pub fn is_on() -> bool {
 
 /// Whether autocast may cast a tensor.
 fn is_eligible(x: &Tensor, kind: DeviceKind) -> bool {
-    backend::local(x.device()).kind == kind && x.dtype().is_float() && x.dtype() != DType::F64
+    x.device().kind == kind && x.dtype().is_float() && x.dtype() != DType::F64
 }
 
 /// The dtype that a policy selects for these tensors.
@@ -311,7 +311,7 @@ pub fn call(policies: Policies, args: &Args<'_>, f: impl FnOnce(&Args<'_>) -> Re
             one.into_iter().chain(many.iter().flatten())
         })
     };
-    let kind_of = |t: &Tensor| backend::local(t.device()).kind;
+    let kind_of = |t: &Tensor| t.device().kind;
     let kind = [DeviceKind::Tpu, DeviceKind::Cpu].into_iter().find(|k| tensors().any(|t| kind_of(t) == *k));
     let Some((kind, policy)) = kind.filter(|k| is_enabled(*k)).and_then(|k| Some((k, policies.on(k)?))) else {
         return f(args);
@@ -348,7 +348,7 @@ pub fn call(policies: Policies, args: &Args<'_>, f: impl FnOnce(&Args<'_>) -> Re
 /// The operands of an op that was not called by name, cast if the op has a policy.
 #[cold]
 pub(crate) fn operands(op: &Prim, x: &[&Tensor]) -> Result<Option<SmallVec<[Tensor; 4]>>> {
-    let Some(kind) = x.first().map(|t| backend::local(t.device()).kind).filter(|k| is_on() && is_enabled(*k)) else {
+    let Some(kind) = x.first().map(|t| t.device().kind).filter(|k| is_on() && is_enabled(*k)) else {
         return Ok(None);
     };
     let Some(policy) = op.facts().autocast.on(kind) else { return Ok(None) };

@@ -1,12 +1,15 @@
-//! The interface of a device. `torchtpu-lazy` implements it for `tpu`, and `torchtpu-distributed` for meshes of
-//! processes; this crate only names it.
+//! The interfaces of representations, and of the backend behind `tpu`.
+//!
+//! A [`Representation`] holds values that only it can read, and names them by handles. Dense tensors on `tpu` are values
+//! of a [`Backend`], which `torchtpu-lazy` implements. `torchtpu-distributed` implements the representation of sharded
+//! tensors. This crate has the table of them ([`of`]).
 
 use crate::op::Prim;
 use crate::ops::inline::Kernel;
-use crate::{DType, Device, DeviceKind, Error, Meta, Result, Tensor};
+use crate::{DType, Device, DeviceKind, Error, Meta, Place, Rep, Result, Tensor};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 /// An input of a recorded op.
 pub enum Operand<'a> {
@@ -23,8 +26,11 @@ pub enum Operand<'a> {
     },
 }
 
-/// Values of a device, named by handles with reference counts of their own.
-pub trait Backend: Sync + Send {
+/// A representation of tensors: values that only it can read, named by handles with reference counts of their own.
+///
+/// Dispatch knows a tensor by its sizes, dtype and [`Place`], so shape checks, history, views, in-place forms and `out=`
+/// are the same for all representations.
+pub trait Representation: Sync + Send {
     /// Record one op and write a handle for each output to `handles`, which is as long as `y`.
     ///
     /// # Errors
@@ -38,7 +44,7 @@ pub trait Backend: Sync + Send {
     /// it. The default is `new`.
     ///
     /// With `is_update`, the tensor is a parameter, or state that outlives the batch ([`Tensor::mark_state`],
-    /// [`updating`]). If `new` depends on a [check](Backend::defer_check) that failed, the tensor keeps its value. An
+    /// [`updating`]). If `new` depends on a [check](Representation::defer_check) that failed, the tensor keeps its value. An
     /// optimizer's step has the same effect.
     ///
     /// # Errors
@@ -47,15 +53,20 @@ pub trait Backend: Sync + Send {
         self.retain(new);
         Ok(new)
     }
-    /// Return `x`, which has one element on the device of the parts of `mesh`, as a tensor of the mesh that each
-    /// process has whole. It is differentiable. Only the backend behind meshes has such tensors.
+    /// Return the error for operands of this representation beside those of another place, `other`.
+    fn mixed(&self, own: Place, other: Place) -> Error {
+        Error::runtime(format!("{}{own} and {other}!", crate::block::OTHER_DEVICE))
+    }
+    /// Return `x`, a tensor of one element on the device of `place`, as a tensor of `place`. It is differentiable.
+    /// `None`, the default, if the representation takes no tensors of others as operands.
     ///
     /// # Errors
-    /// `Runtime` without such a mesh.
-    fn replicated(&self, _x: &Tensor, mesh: Device) -> Result<Tensor> {
-        Err(Error::runtime(format!("{mesh} is not the device of a mesh")))
+    /// Those of making it.
+    fn adopt(&self, _x: &Tensor, _place: Place) -> Result<Option<Tensor>> {
+        Ok(None)
     }
-    /// Return the value `y`, sharded where the value `x` is, and add a reference to it. The default is `y`.
+    /// Return the value `y`, laid out as the value `x` is, and add a reference to it. A sharded value is sharded where
+    /// `x` is. The default is `y`.
     ///
     /// # Errors
     /// The errors of computing it.
@@ -63,12 +74,12 @@ pub trait Backend: Sync + Send {
         self.retain(y);
         Ok(y)
     }
-    /// Return the device of the same mesh with parts on another device.
+    /// Return the place of tensors like those of `place` on another device. The default is the dense one.
     ///
     /// # Errors
-    /// `NotImplemented` by default.
-    fn mesh_on(&self, mesh: Device, local: Device) -> Result<Device> {
-        Err(Error::not_implemented(format!("{mesh} with parts on {local}")))
+    /// When there can be none.
+    fn moved(&self, _place: Place, device: Device) -> Result<Place> {
+        Ok(device.into())
     }
     /// Wait for a value and copy its bytes, row major, to the host.
     ///
@@ -83,7 +94,7 @@ pub trait Backend: Sync + Send {
     /// Check a 0-d `int64` value later. Unless it is [`ALL_WELL`], `error` makes an error from it. The reference is
     /// borrowed for the call.
     ///
-    /// Return whether the check has not passed yet. Then the backend ties the result of the next
+    /// Return whether the check has not passed yet. Then the representation ties the result of the next
     /// [`Copy`](crate::ops::convert::Copy) of this thread to the check. The error belongs to this result and to all
     /// values that are computed from it: each read of one raises it.
     ///
@@ -100,6 +111,30 @@ pub trait Backend: Sync + Send {
             wrong => Err(error(wrong)),
         }
     }
+    /// Whether the value of a view is computed when the view is made. Else it is computed when it is read.
+    fn computes_views_at_once(&self) -> bool {
+        false
+    }
+    /// Note that views of one tensor are made from now on, which together cover it, or that they have been made. See
+    /// [`taking_apart`].
+    fn takes_apart(&self, _begins: bool) {}
+    /// Whether other processes had to take part in computing the value of a view.
+    fn is_exchanged(&self, _handle: u64) -> bool {
+        false
+    }
+    /// Whether a view should be computed anew wherever it is read. That costs nothing if ops are compiled together.
+    fn remakes_views(&self) -> bool {
+        false
+    }
+    /// Return whether a value may depend on a check that has not passed. Then an optimizer calls
+    /// [`Backend::step_reads`] with its gradients. The default is `false`.
+    fn has_checks(&self) -> bool {
+        false
+    }
+}
+
+/// The representation of dense tensors on `tpu`, and its compiler.
+pub trait Backend: Representation {
     /// Whether its programs may call the kernels of device `cpu` ([`crate::lower::kernel_call`]).
     fn calls_kernels(&self) -> bool {
         false
@@ -121,25 +156,9 @@ pub trait Backend: Sync + Send {
     fn assume_rows(&self, _most: usize) -> usize {
         0
     }
-    /// Note that views of one tensor are made from now on, which together cover it, or that they have been made. See
-    /// [`taking_apart`].
-    fn takes_apart(&self, _begins: bool) {}
-    /// Whether other processes had to take part in computing the value of a view.
-    fn is_exchanged(&self, _handle: u64) -> bool {
-        false
-    }
-    /// Whether a view should be computed anew wherever it is read. That costs nothing if ops are compiled together.
-    fn remakes_views(&self) -> bool {
-        false
-    }
     /// Hint that the optimiser with the identity `optimizer` begins its step, and whether the tensors that it fills
     /// with numbers may be its state. The default does nothing.
     fn step_begins(&self, _optimizer: u64, _makes_state: bool) {}
-    /// Return whether a value may depend on a check that has not passed. Then an optimizer calls
-    /// [`Backend::step_reads`] with its gradients. The default is `false`.
-    fn has_checks(&self) -> bool {
-        false
-    }
     /// Note the gradients that an optimizer's step reads. If one of them turns out to depend on a check that failed,
     /// the step writes nothing. The default does nothing.
     ///
@@ -200,7 +219,7 @@ impl Drop for Flag {
     }
 }
 
-/// Run `f`, which writes state that outlives the batch, such as running statistics. See [`Backend::overwrite`].
+/// Run `f`, which writes state that outlives the batch, such as running statistics. See [`Representation::overwrite`].
 pub fn updating<R>(f: impl FnOnce() -> R) -> R {
     let _flag = Flag::set(&IS_UPDATING);
     f()
@@ -234,24 +253,24 @@ pub(crate) fn is_deferring_views() -> bool {
     IS_DEFERRING.get()
 }
 
-/// Run `f`, which makes views of a tensor on `device` that together cover it. A sharded tensor is redistributed once
+/// Run `f`, which makes views of a tensor at `place` that together cover it. A sharded tensor is redistributed once
 /// for all of them.
 ///
 /// # Errors
 /// Those of `f`.
-pub(crate) fn taking_apart<R>(device: Device, f: impl FnOnce() -> Result<R>) -> Result<R> {
-    struct Ends(&'static dyn Backend);
+pub(crate) fn taking_apart<R>(place: Place, f: impl FnOnce() -> Result<R>) -> Result<R> {
+    struct Ends(&'static dyn Representation);
     impl Drop for Ends {
         fn drop(&mut self) {
             self.0.takes_apart(false);
         }
     }
-    if device.kind != DeviceKind::Mesh {
+    if place.is_dense() || !place.has_handle() {
         return f();
     }
-    let backend = mesh()?;
-    backend.takes_apart(true);
-    let _ends = Ends(backend);
+    let representation = of(place)?;
+    representation.takes_apart(true);
+    let _ends = Ends(representation);
     f()
 }
 
@@ -265,56 +284,54 @@ static BACKEND: OnceLock<&'static dyn Backend> = OnceLock::new();
 
 /// Install the backend behind `tpu`. The first one stays.
 pub fn install(backend: &'static dyn Backend) {
-    let _ = BACKEND.set(backend);
-}
-
-static MESH_BACKEND: OnceLock<&'static dyn Backend> = OnceLock::new();
-/// The devices of the parts of each mesh, by the ordinal of the mesh.
-static MESHES: Mutex<Vec<Device>> = Mutex::new(Vec::new());
-
-/// Bit of the handles of the backend behind meshes. Other backends have no handle with this bit.
-pub const MESH_VALUE: u64 = 1 << 63;
-
-/// Install the backend behind meshes. The first one stays.
-pub fn install_mesh(backend: &'static dyn Backend) {
-    let _ = MESH_BACKEND.set(backend);
-}
-
-/// Return a new device for a mesh of processes whose parts are on `local`.
-///
-/// # Errors
-/// `Runtime` after 256 meshes.
-pub fn add_mesh(local: Device) -> Result<Device> {
-    let mut meshes = MESHES.lock().unwrap_or_else(|e| e.into_inner());
-    let Ok(index) = u8::try_from(meshes.len()) else {
-        return Err(Error::runtime("a process can have at most 256 meshes with sharded tensors"));
-    };
-    meshes.push(local);
-    Ok(Device { kind: DeviceKind::Mesh, index })
-}
-
-/// The device of the parts, if `device` is a mesh, else the device itself.
-pub fn local(device: Device) -> Device {
-    if device.kind != DeviceKind::Mesh {
-        return device;
+    if BACKEND.set(backend).is_ok() {
+        install_representation(Rep::Dense, backend);
     }
-    let meshes = MESHES.lock().unwrap_or_else(|e| e.into_inner());
-    meshes.get(usize::from(device.index)).copied().unwrap_or(device)
 }
 
-/// The backend behind a device that has one.
+/// The table of representations. Its order is that of [`Rep`].
+static REPRESENTATIONS: [OnceLock<&'static dyn Representation>; Rep::ALL.len()] =
+    [const { OnceLock::new() }; Rep::ALL.len()];
+
+/// Install a representation that another crate implements. The first one stays.
+pub fn install_representation(rep: Rep, representation: &'static dyn Representation) {
+    let _ = REPRESENTATIONS[rep as usize].set(representation);
+}
+
+/// The representation of tensors at a place that are named by handles.
 ///
 /// # Errors
 /// `Runtime` if the program was built without it.
 #[inline]
-pub fn of(device: Device) -> Result<&'static dyn Backend> {
-    if device.kind == DeviceKind::Mesh { mesh() } else { get() }
+pub fn of(place: Place) -> Result<&'static dyn Representation> {
+    match REPRESENTATIONS[place.rep as usize].get() {
+        Some(found) => Ok(*found),
+        None => Err(absent(place.rep)),
+    }
 }
 
 #[cold]
-fn mesh() -> Result<&'static dyn Backend> {
-    let found = MESH_BACKEND.get().copied();
-    found.ok_or_else(|| Error::runtime("no backend for meshes of processes is linked into this program"))
+fn absent(rep: Rep) -> Error {
+    match rep {
+        Rep::Dense => Error::runtime("no backend for device type tpu is linked into this program"),
+        rep => Error::runtime(format!("no representation of {} tensors is linked into this program", rep.name())),
+    }
+}
+
+/// Return the error for operands of two places.
+#[cold]
+pub(crate) fn mixed(a: Place, b: Place) -> Error {
+    let (own, other) = if a.is_dense() { (b, a) } else { (a, b) };
+    match of(own) {
+        Ok(representation) if !own.is_dense() => representation.mixed(own, other),
+        _ => Error::runtime(format!("{}{a} and {b}!", crate::block::OTHER_DEVICE)),
+    }
+}
+
+/// Whether views of tensors at a place are computed when they are made.
+#[inline]
+pub(crate) fn computes_views_at_once(place: Place) -> bool {
+    !place.is_dense() && place.has_handle() && of(place).is_ok_and(|r| r.computes_views_at_once())
 }
 
 /// The backend behind `tpu`.
@@ -325,14 +342,14 @@ fn mesh() -> Result<&'static dyn Backend> {
 pub fn get() -> Result<&'static dyn Backend> {
     match BACKEND.get() {
         Some(b) => Ok(*b),
-        None => Err(Error::runtime("no backend for device type tpu is linked into this program")),
+        None => Err(absent(Rep::Dense)),
     }
 }
 
-/// Whether programs of `device` are compiled for an accelerator. Ops whose form on accelerators is another one call
-/// this when they are recorded.
-pub(crate) fn is_accelerator(device: Device) -> bool {
-    device.kind == DeviceKind::Tpu && get().is_ok_and(|b| b.is_accelerator())
+/// Whether programs of dense tensors at `place` are compiled for an accelerator. Ops whose form on accelerators is
+/// another one call this when they are recorded.
+pub(crate) fn is_accelerator(place: Place) -> bool {
+    place.is_tpu() && get().is_ok_and(|b| b.is_accelerator())
 }
 
 /// Copy a tensor to the host. Also return the backend if it made the values up, because its device is planned.
@@ -340,7 +357,7 @@ pub(crate) fn is_accelerator(device: Device) -> bool {
 /// # Errors
 /// The errors of computing the value.
 pub(crate) fn fetch(x: &Tensor) -> Result<(Tensor, Option<&'static dyn Backend>)> {
-    let planned = match local(x.device()).kind {
+    let planned = match x.device().kind {
         DeviceKind::Tpu => get().ok().filter(|b| b.is_planned()),
         _ => None,
     };
@@ -374,11 +391,10 @@ pub(crate) fn check_exists(device: Device) -> Result<()> {
     Ok(())
 }
 
-/// Remove a reference, if there is a backend.
+/// Remove a reference, if the representation is there.
 pub(crate) fn release(handle: u64) {
-    let backend = if handle & MESH_VALUE == 0 { &BACKEND } else { &MESH_BACKEND };
-    if let Some(b) = backend.get() {
-        b.release(handle);
+    if let Some(representation) = REPRESENTATIONS[Rep::index_of(handle)].get() {
+        representation.release(handle);
     }
 }
 
@@ -434,59 +450,52 @@ impl Drop for SharedNumbers {
     }
 }
 
-/// Return `y`, sharded where `x` is. A new tensor like `x` and the gradient of a leaf are placed so.
+/// Return `y`, laid out as `x` if both are of one representation that is not dense. A new tensor like `x` and the
+/// gradient of a leaf are placed so.
 ///
 /// # Errors
 /// The errors of computing it.
 #[inline]
 pub fn placed_like(x: &Tensor, y: Tensor) -> Result<Tensor> {
-    if y.device().kind != DeviceKind::Mesh || x.device().kind != DeviceKind::Mesh {
+    let place = y.place();
+    if place.is_dense() || x.place().rep != place.rep || !place.has_handle() {
         return Ok(y);
     }
     let (like, value) = (x.device_value()?, y.device_value()?);
-    let kept = mesh()?.placed_like(like, value)?;
+    let kept = of(place)?.placed_like(like, value)?;
     let placed = Tensor::from_device_value(y.meta(), kept);
     Ok(if kept == value { y } else { placed })
 }
 
-/// Return the operands with those of one element replicated, if others are sharded; `None` unless there are both. As in
-/// PyTorch, such an operand need not be made a sharded tensor by the caller.
+/// Return the operands, with dense ones of one element made operands of the representation of the others; `None` if
+/// nothing changes. As in PyTorch, a number need not be made a sharded tensor by the caller.
 ///
 /// # Errors
-/// The error of a warning, those of [`Backend::replicated`].
-pub(crate) fn replicated(x: &[&Tensor]) -> Result<Option<Vec<Tensor>>> {
-    let Some(device) = x.iter().map(|t| t.device()).find(|d| d.kind == DeviceKind::Mesh) else { return Ok(None) };
-    let parts = local(device);
-    let is_plain = |t: &Tensor| t.device() == parts && t.numel() == 1;
-    if !x.iter().any(|t| is_plain(t)) {
-        return Ok(None);
+/// The error of a warning, those of [`Representation::adopt`].
+pub(crate) fn adopted(x: &[&Tensor]) -> Result<Option<Vec<Tensor>>> {
+    let Some(place) = x.iter().map(|t| t.place()).find(|p| !p.is_dense()) else { return Ok(None) };
+    let is_single = |t: &Tensor| t.place() == Place::dense(place.device) && t.numel() == 1;
+    let mut changed = false;
+    let mut all = Vec::with_capacity(x.len());
+    for t in x {
+        let new = if is_single(t) { of(place)?.adopt(t, place)? } else { None };
+        changed |= new.is_some();
+        all.push(new.unwrap_or_else(|| (*t).clone()));
     }
-    let one = |t: &&Tensor| -> Result<Tensor> {
-        if !is_plain(t) {
-            return Ok((*t).clone());
-        }
-        if t.dims().len() == 1 {
-            crate::warning::warn(
-                "Found a non-scalar tensor with numel=1 and ndim!=0, we are implicitly creating a replicated DTensor \
-                 for it. However, please consider changing it to a scalar tensor or explicitly create a DTensor under \
-                 distributed environment.",
-            )?;
-        }
-        mesh()?.replicated(t, device)
-    };
-    x.iter().map(one).collect::<Result<_>>().map(Some)
+    Ok(changed.then_some(all))
 }
 
-/// Return the device of a new tensor like `x`. The device of a sharded tensor is given as that of its parts.
+/// Return the place of a new tensor like `x`, on the device `given` if there is one.
 ///
 /// # Errors
-/// Those of [`Backend::mesh_on`].
-pub(crate) fn device_like(x: &Tensor, given: Option<Device>) -> Result<Device> {
+/// Those of [`Representation::moved`].
+pub(crate) fn place_like(x: &Tensor, given: Option<Place>) -> Result<Place> {
+    let own = x.place();
     match given {
-        None => Ok(x.device()),
-        Some(d) if x.device().kind != DeviceKind::Mesh || d.kind == DeviceKind::Mesh => Ok(d),
-        Some(d) if d == local(x.device()) => Ok(x.device()),
-        Some(d) => mesh()?.mesh_on(x.device(), d),
+        None => Ok(own),
+        Some(p) if own.is_dense() || !p.is_dense() => Ok(p),
+        Some(p) if p.device == own.device => Ok(own),
+        Some(p) => of(own)?.moved(own, p.device),
     }
 }
 
@@ -521,7 +530,7 @@ fn shared_name(x: &Tensor) -> u64 {
 #[inline]
 pub(crate) fn record_one(op: &Prim, x: &[Operand<'_>], y: &Meta) -> Result<u64> {
     let mut handle = [0];
-    of(y.device)?.record(op, x, std::slice::from_ref(y), &mut handle)?;
+    of(y.place)?.record(op, x, std::slice::from_ref(y), &mut handle)?;
     Ok(handle[0])
 }
 

@@ -5,7 +5,7 @@
 //! run in the order of the calls, whichever program or kernel they are in.
 
 use crate::ops::collective::{Collective, Kind};
-use crate::{DType, Device, DeviceKind, Dims, Error, Result, Scalar, Tensor, backend};
+use crate::{DType, Dims, Error, Held, Place, Result, Scalar, Tensor, backend};
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
@@ -283,11 +283,12 @@ pub fn get() -> Result<&'static dyn Communicator> {
 }
 
 /// Whether a collective on tensors of `device` moves data between processes.
-pub fn needs_turn(group: &Group, device: Device) -> bool {
-    let runs = match device.kind {
-        DeviceKind::Cpu => true,
-        DeviceKind::Tpu => !backend::get().is_ok_and(|b| b.is_planned()),
-        DeviceKind::Meta | DeviceKind::Mesh => false,
+pub fn needs_turn(group: &Group, device: impl Into<Place>) -> bool {
+    let place = device.into();
+    let runs = match place.held() {
+        Held::Memory => true,
+        Held::Handle => place.is_dense() && !backend::get().is_ok_and(|b| b.is_planned()),
+        Held::Abstract => false,
     };
     group.size() > 1 && runs
 }

@@ -9,9 +9,7 @@ use super::stored;
 use crate::op::{Layout, Outs, Prim, Saves, Strides, bit};
 use crate::ops::shape::AsStrided;
 use crate::view::ViewInfo;
-use crate::{
-    DeviceKind, Dims, Error, MemoryFormat, Meta, Result, Tensor, autocast, backend, graph, inplace, state, strides,
-};
+use crate::{Dims, Error, Held, MemoryFormat, Meta, Result, Tensor, autocast, backend, graph, inplace, state, strides};
 use smallvec::{SmallVec, smallvec};
 
 /// Whether a test counts ops or a thread casts for them, so that calls must not take shortcuts.
@@ -63,7 +61,7 @@ fn call_ordinary(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
     }
     let y = if x.iter().any(|t| !t.is_plain()) {
         call_strided(&op, x, meta)?
-    } else if meta.device.kind == DeviceKind::Cpu && op.has_kernel() {
+    } else if meta.place.in_memory() && op.has_kernel() {
         let y = Tensor::empty(&meta)?;
         match op.kernel(x, std::slice::from_ref(&y)) {
             Ok(()) => y,
@@ -122,7 +120,7 @@ fn otherwise<R>(
         let y = call(op, &wide.x.iter().collect::<SmallVec<[&Tensor; 4]>>())?;
         return first(y, &|y| wide.narrowed(y));
     }
-    match backend::replicated(x)? {
+    match backend::adopted(x)? {
         None => Err(error.in_op(op.name())),
         Some(x) => call(op, &x.iter().collect::<SmallVec<[&Tensor; 4]>>()),
     }
@@ -148,7 +146,7 @@ fn arranged(op: &Prim, x: &[&Tensor], mut y: Outs) -> Result<Outs> {
         };
         let strides = match rule {
             // If the device has no such op, the parts of its expansion may have kept an order of dimensions.
-            Strides::RowMajor if op.has_kernel() && t.device().kind != DeviceKind::Cpu => t.dims().contiguous_strides(),
+            Strides::RowMajor if op.has_kernel() && !t.place().in_memory() => t.dims().contiguous_strides(),
             Strides::RowMajor | Strides::Elementwise | Strides::Copied => continue,
             Strides::Like if t.dims() == x[0].dims() => strides::preserved(x[0]),
             Strides::Like => continue,
@@ -166,7 +164,7 @@ fn arranged(op: &Prim, x: &[&Tensor], mut y: Outs) -> Result<Outs> {
         if *t.strides() == strides || t.numel() == 0 {
             continue;
         }
-        if t.device().kind != DeviceKind::Cpu && t.handle_count() == 1 && t.view_info().is_none() {
+        if !t.place().in_memory() && t.handle_count() == 1 && t.view_info().is_none() {
             *t = std::mem::replace(t, x[0].clone()).with_strides(strides);
         } else {
             *t = state::no_grad(|| copy_with(&t.detach(), strides))?;
@@ -181,7 +179,7 @@ fn run_with(op: &Prim, x: &[&Tensor], meta: Meta, strides: Option<Dims>) -> Resu
     let Some(strides) = strides else {
         return Ok(execute(op, x, meta)?.swap_remove(0));
     };
-    if meta.device.kind != DeviceKind::Cpu {
+    if !meta.place.in_memory() {
         let y = execute(op, x, meta)?.swap_remove(0);
         // Results of an expansion already have their strides.
         return Ok(if *y.strides() == strides || y.handle_count() > 1 { y } else { y.with_strides(strides) });
@@ -303,9 +301,9 @@ fn metas(op: &Prim, x: &[&Tensor], first: Meta) -> SmallVec<[Meta; 2]> {
 
 fn execute(op: &Prim, x: &[&Tensor], first: Meta) -> Result<Outs> {
     let metas = metas(op, x, first);
-    match first.device.kind {
-        DeviceKind::Meta => metas.iter().map(Tensor::empty).collect(),
-        DeviceKind::Cpu => {
+    match first.place.held() {
+        Held::Abstract => metas.iter().map(Tensor::empty).collect(),
+        Held::Memory => {
             if !op.has_kernel() {
                 return expand_whole(op, x);
             }
@@ -317,12 +315,12 @@ fn execute(op: &Prim, x: &[&Tensor], first: Meta) -> Result<Outs> {
             }
             Ok(y)
         }
-        DeviceKind::Tpu | DeviceKind::Mesh => {
-            if first.device.index != 0 && first.device.kind == DeviceKind::Tpu {
-                backend::check_exists(first.device)?;
-            }
-            if first.device.kind == DeviceKind::Tpu && !op.has_lower(x) {
-                return expand_whole(op, x);
+        Held::Handle => {
+            if first.place.is_tpu() {
+                backend::check_exists(first.place.device)?;
+                if !op.has_lower(x) {
+                    return expand_whole(op, x);
+                }
             }
             if let ([a, b], [m]) = (x, &metas[..]) {
                 // This is the commonest case; it needs no lists that grow.
@@ -332,7 +330,7 @@ fn execute(op: &Prim, x: &[&Tensor], first: Meta) -> Result<Outs> {
             let operands: SmallVec<[backend::Operand<'_>; 4]> =
                 x.iter().map(|t| backend::operand(t)).collect::<Result<_>>()?;
             let mut handles: SmallVec<[u64; 4]> = smallvec![0; metas.len()];
-            backend::of(first.device)?.record(op, &operands, &metas, &mut handles)?;
+            backend::of(first.place)?.record(op, &operands, &metas, &mut handles)?;
             Ok(metas.iter().zip(handles).map(|(m, h)| Tensor::from_device_value(m, h)).collect())
         }
     }
@@ -374,7 +372,7 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
         // On a device, a detached view has only its own value, but the window's places are those of the storage's
         // owner.
         (Prim::AsStrided(w), _) if w.own => (x, (x.has_autograd() || x.view_info().is_some()) && x.requires_grad()),
-        (Prim::AsStrided(_), Some(v)) if x.device().kind.has_backend() && untracked(v) => {
+        (Prim::AsStrided(_), Some(v)) if x.place().has_handle() && untracked(v) => {
             let mut owner = v.base.clone();
             while let Some(b) = owner.view_info().map(|v| v.base.clone()) {
                 owner = b;
@@ -395,7 +393,7 @@ pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
     // The window refers to memory. If the order of the elements matters, view them in their order in memory.
     let ordered;
     let x = match &op {
-        Prim::AsStrided(w) if !w.own && (needs || x.device().kind.has_backend()) => {
+        Prim::AsStrided(w) if !w.own && (needs || x.place().has_handle()) => {
             ordered = x.in_memory_order()?;
             &ordered
         }
@@ -437,7 +435,7 @@ fn begins_at_view(w: &AsStrided, x: &Tensor) -> bool {
 /// on `cpu`. Return `false` and do nothing if `out` does not fit.
 #[inline]
 pub(crate) fn call_into(op: &Prim, x: &[&Tensor], out: &Tensor) -> Result<bool> {
-    if out.device().kind != DeviceKind::Cpu || graph::may_need_grad(x) || out.requires_grad() {
+    if !out.place().in_memory() || graph::may_need_grad(x) || out.requires_grad() {
         return Ok(false);
     }
     let meta = op.infer(x).map_err(|e| e.in_op(op.name()))?;

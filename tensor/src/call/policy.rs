@@ -45,7 +45,7 @@ impl Policies {
         match kind {
             DeviceKind::Cpu => self.cpu,
             DeviceKind::Tpu => self.accelerator,
-            DeviceKind::Meta | DeviceKind::Mesh => None,
+            DeviceKind::Meta => None,
         }
     }
 }

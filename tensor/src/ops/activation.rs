@@ -19,7 +19,7 @@ use crate::policy::{Policies, Policy};
 use crate::random::Generator;
 use crate::schema::{Operand, OutDType, Row, Sample, SampleArg, Scope, Tier, messages, n, t, widely};
 use crate::types::compute::{compute_dtype, expect_float, narrowed, widened};
-use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, graph, samples};
+use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, graph, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::pointwise as kernels;
 use torchtpu_stablehlo::Direction;
@@ -244,10 +244,10 @@ fn rrelu(x: &Tensor, lower: f64, upper: f64, training: bool, generator: Option<&
     let [lower, upper] = [lower, upper].map(|v| if x.dtype() == DType::F64 { v } else { f64::from(v as f32) });
     let draws = Distribution::Uniform(lower, upper);
     let below = x.detach().le_scalar(0.0)?;
-    let slopes = if x.device().kind == DeviceKind::Cpu {
+    let slopes = if x.place().in_memory() {
         // This is PyTorch's stream: a draw in double precision for each element that needs one, in order.
         let count = below.to_dtype(DType::I64)?.sum()?.item()?.to_i64() as usize;
-        let drawn = sample(draws, &Meta::new(&[count], DType::F64, x.device()), generator)?.to_dtype(x.dtype())?;
+        let drawn = sample(draws, &Meta::new(&[count], DType::F64, x.place()), generator)?.to_dtype(x.dtype())?;
         masked_scatter(&Tensor::full_meta(x.meta(), Scalar::Float(1.0))?, &below, &drawn)?
     } else {
         select_scalar(&below.logical_not()?, 1.0, &sample(draws, x.meta(), generator)?)?

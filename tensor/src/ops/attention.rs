@@ -12,7 +12,7 @@ use crate::ops::pointwise::{broadcast_strides, select, select_scalar};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Row, Sample, SampleArg, Scope, Tier, mask, n, t};
 use crate::types::compute::{compute_dtype, expect_float, narrowed, widened};
-use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, backend, dispatch, no_grad, state};
+use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, backend, dispatch, no_grad, state};
 use smallvec::smallvec;
 use torchtpu_kernels::attention as kernels;
 use torchtpu_kernels::{View, ViewMut};
@@ -72,7 +72,7 @@ impl Attention {
         }
         let (l, n) = (q.dims()[q.dims().len() - 2], k.dims()[k.dims().len() - 2]);
         let count =
-            |n: usize| Tensor::arange(Scalar::Int(0), Scalar::Int(n as i64), Scalar::Int(1), DType::I64, s.device());
+            |n: usize| Tensor::arange(Scalar::Int(0), Scalar::Int(n as i64), Scalar::Int(1), DType::I64, s.place());
         let seen = count(n)?.le(&count(l)?.unsqueeze(1)?)?;
         select(&seen, &s, &hidden(&s)?)
     }
@@ -127,7 +127,7 @@ impl Attention {
     /// an accelerator. Otherwise the composition is compiled.
     fn is_one_op(&self, q: &Tensor, k: &Tensor) -> bool {
         let work = q.numel() * self.heads_first(k.dims())[2];
-        if backend::is_accelerator(q.device()) { work > 0 } else { kernel_call::is_called(work) }
+        if backend::is_accelerator(q.place()) { work > 0 } else { kernel_call::is_called(work) }
     }
     /// Whether several query heads share a head of keys.
     fn is_grouped(&self, q: &[usize], k: &[usize]) -> bool {
@@ -283,13 +283,13 @@ impl Fused for Attention {
         }
         let mut dims = *x[0].dims();
         dims.set(3, v[3]);
-        Ok(Meta { dims, dtype: x[0].dtype(), device: same_device(x)? })
+        Ok(Meta { dims, dtype: x[0].dtype(), place: same_device(x)? })
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         Meta {
             dims: self.heads_first(&first.dims)[..3].iter().copied().collect(),
             dtype: compute_dtype(first.dtype),
-            device: first.device,
+            place: first.place,
         }
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
@@ -424,9 +424,9 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
         return Err(Error::runtime(format!(
             "Expected query, key, and value to have the same device type, but got query.device: {} key.device: {} and \
             value.device: {} instead.",
-            q.device(),
-            k.device(),
-            v.device()
+            q.place(),
+            k.place(),
+            v.place()
         )));
     }
     if a.is_causal && a.mask.is_some() {
@@ -444,12 +444,12 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
             q.dtype().c_name()
         )));
     }
-    let on_accelerator = backend::is_accelerator(q.device());
+    let on_accelerator = backend::is_accelerator(q.place());
     let mask_is_trained = a.mask.is_some_and(|m| state::grad_enabled() && m.requires_grad());
     let is_composed = a.dropout > 0.0 || mask_is_trained;
     // Keep query heads that share a head of keys together if the op reads keys once for all of them. The kernel of the
     // gradient does not.
-    let reads_groups = on_accelerator || q.device().kind == DeviceKind::Cpu && !may_need_grad(&[q, k, v]);
+    let reads_groups = on_accelerator || q.place().in_memory() && !may_need_grad(&[q, k, v]);
     let is_grouped = a.enable_gqa && reads_groups && !is_composed && are_groups(q, k, v);
     let (k, v) = match a.enable_gqa && !is_grouped {
         true => (repeat_heads(q, k)?, repeat_heads(q, v)?),
@@ -666,7 +666,7 @@ Row::new(
             is_causal: a.bool(4)?,
             mask: mask.is_some(),
             rows_first: false,
-            keeps_output: backend::is_accelerator(q.device()),
+            keeps_output: backend::is_accelerator(q.place()),
         };
         let mut x = vec![q, k, v];
         x.extend(mask);

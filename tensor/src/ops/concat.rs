@@ -7,7 +7,7 @@ use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, norma
 use crate::ops::pointwise::as_tensor;
 use crate::policy::{Policies, Policy};
 use crate::schema::{Aliasing, Fill, Operand, Row, Sample, SampleArg, Scope, Tier, ints, n, t, two};
-use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, dispatch, promote_types, samples};
+use crate::{DType, Dims, Error, Held, Meta, Place, Result, Tensor, dispatch, promote_types, samples};
 use smallvec::smallvec;
 
 impl Prim {
@@ -60,7 +60,7 @@ impl Op for Cat {
             let size = dims[self.dim].checked_add(d[self.dim]).ok_or_else(too_many)?;
             dims.set(self.dim, size);
         }
-        Ok(Meta { dims, dtype: x[0].dtype(), device: same_device(x)? })
+        Ok(Meta { dims, dtype: x[0].dtype(), place: same_device(x)? })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let all = if x.len() < 64 { (1 << x.len()) - 1 } else { 0 };
@@ -125,7 +125,7 @@ impl Op for Stack {
         }
         let mut sizes = first.to_vec();
         sizes.insert(self.dim, x.len());
-        Ok(Meta { dims: Dims::try_new(&sizes)?, dtype: x[0].dtype(), device: same_device(x)? })
+        Ok(Meta { dims: Dims::try_new(&sizes)?, dtype: x[0].dtype(), place: same_device(x)? })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let operand = list("d", x[0].dims.len());
@@ -305,9 +305,9 @@ pub(crate) fn roll(x: &Tensor, shifts: &[i64], dims: &[i64]) -> Result<Tensor> {
             continue;
         }
         let s = s.rem_euclid(n);
-        y = match y.device().kind {
+        y = match y.place().held() {
             // Use parts of the same sizes for every shift, so that all shifts are one program.
-            DeviceKind::Tpu | DeviceKind::Mesh => cat(&[&y, &y], dim)?.narrow(dim, n - s, n)?.copy()?,
+            Held::Handle => cat(&[&y, &y], dim)?.narrow(dim, n - s, n)?.copy()?,
             _ => cat(&[&y.narrow(dim, n - s, s)?, &y.narrow(dim, 0, n - s)?], dim)?,
         };
     }
@@ -391,12 +391,12 @@ fn repeat_interleave_by(x: &Tensor, times: &Tensor, dim: Option<i64>, size: Opti
     if times.dims().len() > 1 || (times.numel() != 1 && times.numel() != n) {
         return Err(Error::runtime("repeats must be 0-dim or 1-dim tensor with the same size as input along dim"));
     }
-    let at = positions_of(times, n, x.device(), size)?;
+    let at = positions_of(times, n, x.place(), size)?;
     crate::ops::indexing::index_select(&x, dim as i64, &at)
 }
 
 /// The numbers `0..n`, where `i` occurs `times[i]` times. The sum of `times` must be `size`, if that is given.
-fn positions_of(times: &Tensor, n: usize, device: crate::Device, size: Option<i64>) -> Result<Tensor> {
+fn positions_of(times: &Tensor, n: usize, place: Place, size: Option<i64>) -> Result<Tensor> {
     if !matches!(times.dtype(), DType::I64 | DType::I32) {
         return Err(Error::runtime("repeats has to be Long or Int tensor"));
     }
@@ -422,12 +422,12 @@ fn positions_of(times: &Tensor, n: usize, device: crate::Device, size: Option<i6
     if size.is_some_and(|size| size != len as i64) {
         return Err(Error::runtime("allocated size does not match required size"));
     }
-    let at = Tensor::empty(&Meta::new(&[len], DType::I64, crate::Device::CPU))?;
+    let at = Tensor::empty(&Meta::new(&[len], DType::I64, Place::CPU))?;
     if let Some(out) = at.view_mut().as_slice_mut::<i64>() {
         let numbers = (0..n).flat_map(|i| std::iter::repeat_n(i as i64, of(i)));
         out.iter_mut().zip(numbers).for_each(|(o, i)| *o = i);
     }
-    at.to_device(device)
+    at.to_device(place)
 }
 
 fn meshgrid(xs: &[&Tensor], indexing: &str) -> Result<Vec<Tensor>> {
@@ -442,7 +442,7 @@ fn meshgrid(xs: &[&Tensor], indexing: &str) -> Result<Vec<Tensor>> {
     if xs.iter().any(|x| x.dtype() != xs[0].dtype()) {
         return Err(Error::runtime("meshgrid expects all tensors to have the same dtype"));
     }
-    if xs.iter().any(|x| x.device() != xs[0].device()) {
+    if xs.iter().any(|x| x.place() != xs[0].place()) {
         return Err(Error::runtime("meshgrid expects all tensors to have the same device"));
     }
     let mut xs: Vec<&Tensor> = xs.to_vec();
@@ -676,7 +676,7 @@ pub const ROWS: &[Row] = &[
             if times.dims().len() != 1 {
                 return Err(Error::runtime("repeat_interleave only accept 1D vector as repeat"));
             }
-            Ok(positions_of(times, times.numel(), times.device(), a.opt_int(1)?)?.into())
+            Ok(positions_of(times, times.numel(), times.place(), a.opt_int(1)?)?.into())
         },
         || vec![Sample::new(vec![SampleArg::Tensor(vec![3], Fill::Index(3))]).no_gradient()],
     )

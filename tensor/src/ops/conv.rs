@@ -147,7 +147,7 @@ impl Op for Conv {
                 product_list(padded.iter().map(|p| p.1))
             ))); // C4
         }
-        Ok(Meta { dims, dtype: x[0].dtype(), device: same_device(x)? })
+        Ok(Meta { dims, dtype: x[0].dtype(), place: same_device(x)? })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let s = all_whole(self.0.spatial);
@@ -254,7 +254,7 @@ impl Fused for ConvInputGrad {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         check_same_dtype(x)?;
         expect_float("slow_conv_transpose2d_cpu", x[0])?;
-        Ok(Meta { dims: self.x, dtype: x[0].dtype(), device: same_device(x)? })
+        Ok(Meta { dims: self.x, dtype: x[0].dtype(), place: same_device(x)? })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let s = all_whole(self.of.spatial);
@@ -302,7 +302,7 @@ impl Fused for ConvWeightGrad {
         Ok(smallvec![gx, gg])
     });
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
-        Ok(Meta { dims: self.w, dtype: x[0].dtype(), device: same_device(x)? })
+        Ok(Meta { dims: self.w, dtype: x[0].dtype(), place: same_device(x)? })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let s = all_whole(self.of.spatial);

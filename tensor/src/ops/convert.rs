@@ -5,8 +5,8 @@ use crate::graph::Edge;
 use crate::op::{Facts, Func, Fused, Grads, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values};
 use crate::schema::{Numbers, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, t};
 use crate::{
-    DType, Device, DeviceKind, Dims, Element, Error, MemoryFormat, Meta, Result, Scalar, Tensor, backend, dispatch,
-    graph, inplace, samples, state, strides,
+    DType, Device, DeviceKind, Dims, Element, Error, Held, MemoryFormat, Meta, Place, Result, Scalar, Tensor, backend,
+    dispatch, graph, inplace, samples, state, strides,
 };
 use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::memory;
@@ -210,7 +210,7 @@ pub fn barrier(x: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// The errors of recording an op. `Runtime` if `after` is on another device.
 pub fn barrier_after(x: &Tensor, after: Option<&Tensor>) -> Result<Tensor> {
-    if !backend::local(x.device()).kind.has_backend() {
+    if x.device().kind != DeviceKind::Tpu {
         return Ok(x.clone());
     }
     match after {
@@ -220,7 +220,7 @@ pub fn barrier_after(x: &Tensor, after: Option<&Tensor>) -> Result<Tensor> {
 }
 
 /// Gradient of a copy between devices: a copy back.
-struct ToDevice(Device);
+struct ToDevice(Place);
 
 impl graph::BackwardFn for ToDevice {
     fn name(&self) -> String {
@@ -262,49 +262,48 @@ impl Tensor {
     ///
     /// # Errors
     /// When there is no such device, or not enough memory on it.
-    pub fn to_device(&self, device: Device) -> Result<Tensor> {
-        if self.device() == device {
+    pub fn to_device(&self, device: impl Into<Place>) -> Result<Tensor> {
+        let place = device.into();
+        if self.place() == place {
             return Ok(self.clone());
         }
-        let y = self.copied_to(device)?;
+        let y = self.copied_to(place)?;
         if state::grad_enabled() && self.requires_grad() {
             let edges: SmallVec<[Edge; 2]> = smallvec![self.history_edge()?];
-            let node = graph::Node::function(Box::new(ToDevice(self.device())), edges, smallvec![*y.meta()]);
+            let node = graph::Node::function(Box::new(ToDevice(self.place())), edges, smallvec![*y.meta()]);
             y.set_new_grad_ref(crate::GradRef::Node(node), 0);
         }
         Ok(y)
     }
-    fn copied_to(&self, device: Device) -> Result<Tensor> {
-        let meta = Meta { device, ..*self.meta() };
-        match (self.device().kind, device.kind) {
-            (DeviceKind::Meta, DeviceKind::Meta) => Tensor::empty_with(&meta, strides::preserved(self)),
-            (DeviceKind::Meta, _) => Err(Error::not_implemented("Cannot copy out of meta tensor; no data!")),
-            (_, DeviceKind::Meta) => Tensor::empty_with(&meta, strides::preserved(self)),
-            (DeviceKind::Cpu, DeviceKind::Tpu | DeviceKind::Mesh) => {
-                let be = backend::of(device)?;
-                backend::check_exists(device)?;
+    fn copied_to(&self, place: Place) -> Result<Tensor> {
+        let meta = Meta { place, ..*self.meta() };
+        match (self.place().held(), place.held()) {
+            (Held::Abstract, Held::Abstract) => Tensor::empty_with(&meta, strides::preserved(self)),
+            (Held::Abstract, _) => Err(Error::not_implemented("Cannot copy out of meta tensor; no data!")),
+            (_, Held::Abstract) => Tensor::empty_with(&meta, strides::preserved(self)),
+            (Held::Memory, Held::Handle) => {
+                let representation = backend::of(place)?;
+                backend::check_exists(place.device)?;
                 let x = state::no_grad(|| self.contiguous())?;
-                let handle = be.upload(&meta, x.as_bytes().expect("contiguous and on cpu"))?;
+                let handle = representation.upload(&meta, x.as_bytes().expect("contiguous and on cpu"))?;
                 let y = Tensor::from_device_value(&meta, handle);
                 if state::is_inference() {
                     y.mark_inference();
                 }
                 Ok(if self.is_plain() { y } else { y.with_strides(strides::preserved(self)) })
             }
-            (DeviceKind::Tpu | DeviceKind::Mesh, DeviceKind::Cpu) => {
+            (Held::Handle, Held::Memory) => {
                 let handle = self.device_value()?;
                 let mut y = Tensor::empty(&meta)?;
-                backend::of(self.device())?.read(handle, y.as_bytes_mut().expect("contiguous and on cpu"))?;
+                backend::of(self.place())?.read(handle, y.as_bytes_mut().expect("contiguous and on cpu"))?;
                 if self.is_plain() {
                     return Ok(y);
                 }
                 let strides = strides::preserved(self);
                 if *y.strides() == strides { Ok(y) } else { state::no_grad(|| dispatch::copy_with(&y, strides)) }
             }
-            (DeviceKind::Cpu, DeviceKind::Cpu) => state::no_grad(|| self.detach().copy()),
-            (DeviceKind::Tpu | DeviceKind::Mesh, DeviceKind::Tpu | DeviceKind::Mesh) => {
-                Tensor::copied_to(&self.copied_to(Device::CPU)?, device)
-            }
+            (Held::Memory, Held::Memory) => state::no_grad(|| self.detach().copy()),
+            (Held::Handle, Held::Handle) => Tensor::copied_to(&self.copied_to(Place::CPU)?, place),
         }
     }
     /// A copy in new memory, which keeps the order of dimensions as PyTorch's `clone()` does.
@@ -336,7 +335,7 @@ impl Tensor {
         }
         inplace::check_writable(self)?;
         inplace::check_apart(self, source)?;
-        let y = if source.device() == self.device() { source.clone() } else { source.to_device(self.device())? };
+        let y = if source.place() == self.place() { source.clone() } else { source.to_device(self.place())? };
         warn_of_loss(y.dtype(), self.dtype())?;
         let y = if y.dtype() == self.dtype() { y } else { y.to_dtype(self.dtype())? };
         let dims: Vec<i64> = self.dims().iter().map(|&n| n as i64).collect();
@@ -355,7 +354,7 @@ impl Tensor {
             y.expand(&dims)?
         };
         // A copy from an alias of the tensor, or from overlapping memory, needs a temporary copy.
-        let y = if y.shares_storage(self) && self.device().kind == DeviceKind::Cpu { y.copy()? } else { y };
+        let y = if y.shares_storage(self) && self.place().in_memory() { y.copy()? } else { y };
         // Overwritten elements have a gradient: zero.
         let y = if y.requires_grad() && inplace::is_whole(self) && self.requires_grad() && state::grad_enabled() {
             crate::ops::pointwise::independent_of(&self.alias_with_history()?, y)?
@@ -375,7 +374,7 @@ impl Tensor {
         if data.len() != dims.numel() {
             return Err(Error::runtime(format!("shape '{dims}' is invalid for input of size {}", data.len())));
         }
-        let y = Tensor::empty(&Meta { dims, dtype: T::DTYPE, device: Device::CPU })?;
+        let y = Tensor::empty(&Meta { dims, dtype: T::DTYPE, place: Place::CPU })?;
         if let Some(out) = y.view_mut().as_slice_mut::<T>() {
             out.copy_from_slice(data);
         }
@@ -385,7 +384,7 @@ impl Tensor {
     ///
     /// # Errors
     /// The errors of [`Tensor::from_slice`] and [`Tensor::to_device`].
-    pub fn from_slice_on<T: Element>(data: &[T], dims: &[usize], device: Device) -> Result<Tensor> {
+    pub fn from_slice_on<T: Element>(data: &[T], dims: &[usize], device: impl Into<Place>) -> Result<Tensor> {
         Tensor::from_slice(data, dims)?.to_device(device)
     }
     /// The elements in row-major order, converted to `T`.
@@ -422,7 +421,7 @@ impl Tensor {
                 dtype.name()
             )));
         }
-        let mut y = Tensor::empty(&Meta { dims, dtype, device: Device::CPU })?;
+        let mut y = Tensor::empty(&Meta { dims, dtype, place: Place::CPU })?;
         y.as_bytes_mut().expect("new and on cpu").copy_from_slice(bytes);
         Ok(y)
     }
@@ -437,10 +436,10 @@ impl Tensor {
                 self.numel()
             )));
         }
-        if self.device().kind == DeviceKind::Meta {
+        if self.place().is_abstract() {
             return Err(Error::runtime("Tensor.item() cannot be called on meta tensors"));
         }
-        let x = if self.device().kind == DeviceKind::Cpu { self.clone() } else { self.copied_to(Device::CPU)? };
+        let x = if self.place().in_memory() { self.clone() } else { self.copied_to(Place::CPU)? };
         Ok(Scalar::from_bits(x.scalar_bits().expect("one element on cpu"), x.dtype()))
     }
     /// The only element as `f64`.
@@ -453,8 +452,8 @@ impl Tensor {
 }
 
 /// `Tensor.to` and related functions. They copy only if dtype or device change, or if a copy is asked for.
-pub fn to(x: &Tensor, dtype: Option<DType>, device: Option<Device>, copy: bool) -> Result<Tensor> {
-    to_format(x, dtype, device, copy, None)
+pub fn to(x: &Tensor, dtype: Option<DType>, place: Option<Place>, copy: bool) -> Result<Tensor> {
+    to_format(x, dtype, place, copy, None)
 }
 
 /// [`to`], where a copy has this memory format, or that of `x` if none is given. If only the format differs, a copy is
@@ -462,19 +461,19 @@ pub fn to(x: &Tensor, dtype: Option<DType>, device: Option<Device>, copy: bool) 
 pub fn to_format(
     x: &Tensor,
     dtype: Option<DType>,
-    device: Option<Device>,
+    place: Option<Place>,
     copy: bool,
     format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
     let mut y = x.clone();
     // Convert on the side that moves fewer bytes.
     let dtype = dtype.unwrap_or(x.dtype());
-    let device = device.unwrap_or(x.device());
+    let place = place.unwrap_or(x.place());
     warn_of_loss(x.dtype(), dtype)?;
     if dtype.size_bytes() <= x.dtype().size_bytes() {
-        y = y.to_dtype(dtype)?.to_device(device)?;
+        y = y.to_dtype(dtype)?.to_device(place)?;
     } else {
-        y = y.to_device(device)?.to_dtype(dtype)?;
+        y = y.to_device(place)?.to_dtype(dtype)?;
     }
     match format {
         None | Some(MemoryFormat::Preserve) => {
@@ -618,7 +617,7 @@ const OTHER_ROWS: [Row; 10] = [
             let x = a.tensor(0)?;
             let y = match a.operand(1)? {
                 Operand::Tensor(y) => x.copy_(y)?,
-                Operand::Scalar(v) => x.copy_(&Tensor::full(&[], v, x.dtype(), x.device())?)?,
+                Operand::Scalar(v) => x.copy_(&Tensor::full(&[], v, x.dtype(), x.place())?)?,
             };
             Ok(Ret::Tensor(y.clone()))
         },
@@ -644,7 +643,7 @@ const OTHER_ROWS: [Row; 10] = [
     Row::new(
         "type_as(Tensor self, Tensor other) -> Tensor",
         Tier::Composed,
-        |a| Ok(to(a.tensor(0)?, Some(a.tensor(1)?.dtype()), Some(a.tensor(1)?.device()), false)?.into()),
+        |a| Ok(to(a.tensor(0)?, Some(a.tensor(1)?.dtype()), Some(a.tensor(1)?.place()), false)?.into()),
         samples!([t(&[2, 3]), t(&[1])]),
     )
     .doc("Return `self` in the dtype and on the device of `other`. It is `self` itself if nothing changes.")

@@ -36,7 +36,7 @@ impl Fused for CDist {
     });
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let (a, b) = (x[0].dims(), x[1].dims());
-        Ok(Meta { dims: Dims::new(&[a[0], a[1], b[1]]), dtype: x[0].dtype(), device: same_device(x)? })
+        Ok(Meta { dims: Dims::new(&[a[0], a[1], b[1]]), dtype: x[0].dtype(), place: same_device(x)? })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         // For `p = 1`, distances of parts add up. For infinity, the greatest one is the distance.
@@ -178,7 +178,7 @@ pub fn pdist(x: &Tensor, p: f64) -> Result<Tensor> {
     let pairs = || (0..d[0] as i64).flat_map(|i| (i + 1..d[0] as i64).map(move |j| (i, j)));
     let (first, second): (Vec<i64>, Vec<i64>) =
         (memory::collect(pairs().map(|p| p.0)), memory::collect(pairs().map(|p| p.1)));
-    let pick = |at: &[i64]| index_select(x, 0, &Tensor::from_slice_on(at, &[at.len()], x.device())?);
+    let pick = |at: &[i64]| index_select(x, 0, &Tensor::from_slice_on(at, &[at.len()], x.place())?);
     norm(&pick(&first)?.sub(&pick(&second)?)?, p, false)
 }
 

@@ -9,7 +9,7 @@ use crate::ops::indexing::{
 use crate::ops::pointwise::{kernel_error, select, select_scalar};
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, index, n, positive, t};
 use crate::types::compute::{compute_dtype, narrowed, widened};
-use crate::{DType, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch, state};
+use crate::{DType, Dims, Error, ErrorKind, Held, Meta, Result, Scalar, Tensor, dispatch, state};
 use smallvec::smallvec;
 
 /// `y[i.., :] = w[idx[i..], :]`.
@@ -33,7 +33,7 @@ pub struct Embedding {
 /// For each index, `1 / n` if it occurs `n` times, broadcast over rows of `rank` dimensions.
 fn rarity(w: &Meta, idx: &Tensor) -> Result<Tensor> {
     let flat = idx.reshape_dims(Dims::new(&[idx.numel()]))?;
-    let one = Meta { dims: Dims::new(&[w.dims[0]]), dtype: compute_dtype(w.dtype), device: w.device };
+    let one = Meta { dims: Dims::new(&[w.dims[0]]), dtype: compute_dtype(w.dtype), place: w.place };
     let ones = Tensor::full_meta(&one.with_dims(*flat.dims()), Scalar::Float(1.0))?;
     let counts = index_add(&Tensor::zeros_like_meta(&one)?, 0, &flat, &ones)?;
     let own = index_select(&counts, 0, &flat)?.reciprocal()?.reshape_dims(*idx.dims())?;
@@ -90,7 +90,7 @@ impl Fused for Embedding {
             )));
         }
         let dims: Vec<usize> = idx.dims().iter().chain(&w.dims()[1..]).copied().collect();
-        Ok(Meta { dims: Dims::try_new(&dims)?, dtype: w.dtype(), device: same_device(x)? })
+        Ok(Meta { dims: Dims::try_new(&dims)?, dtype: w.dtype(), place: same_device(x)? })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let (places, row) = (list("p", x[1].dims.len()), list("r", x[0].dims.len() - 1));
@@ -309,8 +309,8 @@ impl<'a> Bags<'a> {
         let last = move |v: String| {
             Error::runtime(format!("offsets[-1] can not be greater than input's length {n} but got offsets[-1] of {v}"))
         };
-        match o.device().kind {
-            DeviceKind::Cpu => {
+        match o.place().held() {
+            Held::Memory => {
                 let v = o.to_vec::<i64>()?;
                 if v[0] != 0 {
                     return Err(first(v[0].to_string()));
@@ -320,8 +320,8 @@ impl<'a> Bags<'a> {
                     _ => Ok(()),
                 }
             }
-            DeviceKind::Meta => Ok(()),
-            DeviceKind::Tpu | DeviceKind::Mesh => state::no_grad(|| {
+            Held::Abstract => Ok(()),
+            Held::Handle => state::no_grad(|| {
                 let (head, tail) = (o.select(0, 0)?, o.select(0, -1)?);
                 let tied = defer_index(&head.ne_scalar(0i64)?, &head, move |v| first(v.to_string()))?.tied(o)?;
                 self.offsets = defer_index(&tail.gt_scalar(n)?, &tail, move |v| last(v.to_string()))?.tied(&tied)?;
@@ -347,7 +347,7 @@ impl<'a> Bags<'a> {
     /// CPU leaves out are empty here too: the bags for sums of `float32` and narrower dtypes, and the sizes for all
     /// sums.
     fn run(&self) -> Result<Vec<Tensor>> {
-        let (n, device) = (self.indices.numel(), self.weight.device());
+        let (n, device) = (self.indices.numel(), self.weight.place());
         let count = self.offsets.numel() - usize::from(self.include_last);
         let long = |dims: &[usize]| Tensor::zeros(dims, DType::I64, device);
         let width = self.weight.dims()[1];
@@ -410,7 +410,7 @@ impl<'a> Bags<'a> {
     }
     /// Maxima of each bag, and the index of the row of each maximum, the first one of equals.
     fn maxima(&self, rows: &Tensor, bag: &Tensor, kept: Option<&Tensor>, count: usize) -> Result<(Tensor, Tensor)> {
-        let (n, width, device) = (rows.dims()[0], rows.dims()[1], rows.device());
+        let (n, width, device) = (rows.dims()[0], rows.dims()[1], rows.place());
         let over = |x: &Tensor| x.unsqueeze(1)?.expand_dims(&Dims::new(&[n, width]));
         let at_bag = over(bag)?;
         let mut v = rows.detach();

@@ -68,8 +68,8 @@ fn each_by_tensor(a: &Args<'_>, op: &Callable) -> Result<Ret> {
 /// [`each`] for numbers at 3 that are the elements of a tensor.
 fn each_by_elements(a: &Args<'_>, op: &Callable) -> Result<Ret> {
     let by = a.tensor(3)?;
-    if by.device() != crate::Device::CPU {
-        return Err(Error::runtime(format!("Expected scalars to be on CPU, got {} instead.", by.device())));
+    if by.place() != crate::Place::CPU {
+        return Err(Error::runtime(format!("Expected scalars to be on CPU, got {} instead.", by.place())));
     }
     if by.dims().len() != 1 {
         return Err(Error::runtime(format!(

@@ -240,7 +240,7 @@ impl Op for Inline {
             }
         }
         let (dims, dtype) = self.0.results[0];
-        Ok(Meta { dims, dtype, device: same_device(x)? })
+        Ok(Meta { dims, dtype, place: same_device(x)? })
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, i: usize) -> Meta {
         let (dims, dtype) = self.0.results[i];

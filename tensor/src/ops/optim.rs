@@ -10,7 +10,7 @@ use crate::op::{Facts, Func, Fused, KernelFn, LowerFn, Outs, Prim, Value, Values
 use crate::ops::pointwise::kernel_error;
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, n};
 use crate::types::compute::{compute_dtype, expect_float, narrowed, widened};
-use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, inplace, state};
+use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, inplace, state};
 use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::pointwise as kernels;
 use torchtpu_kernels::{KernelError, View, ViewMut};
@@ -392,7 +392,7 @@ impl Fused for Sgd {
 
 /// Whether a kernel may write all of these tensors directly: they are on `cpu` and have the same layout without gaps.
 fn in_place(x: &[&Tensor]) -> bool {
-    x.iter().all(|t| t.device().kind == DeviceKind::Cpu && t.is_contiguous() && t.meta() == x[0].meta())
+    x.iter().all(|t| t.place().in_memory() && t.is_contiguous() && t.meta() == x[0].meta())
 }
 
 /// Numbers of Adam and AdamW.
@@ -496,7 +496,7 @@ fn adam_with(p: &Tensor, g: &Tensor, s: &AdamState<'_>, a: &AdamArgs, shared: Op
             }
             Bias::Tensors(b1, b2) => {
                 let b1 = narrowed(b1.reshape_dims(Dims::EMPTY)?, dtype)?;
-                let lr = Tensor::number(Scalar::Float(a.lr), dtype)?.to_device(p.device())?;
+                let lr = Tensor::number(Scalar::Float(a.lr), dtype)?.to_device(p.place())?;
                 (lr.div(&b1)?, narrowed(b2.reshape_dims(Dims::EMPTY)?, dtype)?)
             }
         };

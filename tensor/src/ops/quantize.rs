@@ -70,7 +70,7 @@ fn per_tensor(name: &'static str, x: &Tensor, scale: &Tensor, zero: &Tensor, ran
     if scale.numel() != 1 || zero.numel() != 1 {
         return Err(Error::runtime("scale and zero-point must have one element"));
     }
-    let one = |v: &Tensor| v.detach().reshape_dims(Dims::EMPTY)?.to_device(x.device());
+    let one = |v: &Tensor| v.detach().reshape_dims(Dims::EMPTY)?.to_device(x.place());
     quantized(name, x, &one(scale)?, &one(zero)?, range, false)
 }
 
@@ -96,7 +96,7 @@ fn per_channel(x: &Tensor, scale: &Tensor, zero: &Tensor, axis: i64, range: [i64
         return Err(Error::runtime("dimensions of scale and zero-point are not consistent with input tensor"));
     }
     check_range(range[0], range[1])?;
-    if zero.device().kind == crate::DeviceKind::Cpu
+    if zero.place().in_memory()
         && zero.to_dtype(DType::F64)?.to_vec::<f64>()?.iter().any(|v| *v < range[0] as f64 || *v > range[1] as f64)
     {
         return Err(Error::runtime("`zero_point` must be between `quant_min` and `quant_max`."));

@@ -226,7 +226,7 @@ fn cumprod_vjp(x: &Tensor, y: &Tensor, g: &Tensor, dim: usize) -> Result<Tensor>
 fn cumprod_vjp_of_zeros(x: &Tensor, g: &Tensor, dim: usize) -> Result<Tensor> {
     let n = x.dims()[dim] as i64;
     let (x, g) = (x.movedim(&[dim as i64], &[-1])?, g.movedim(&[dim as i64], &[-1])?);
-    let count = crate::ops::indexing::count_up(n as usize, x.device())?;
+    let count = crate::ops::indexing::count_up(n as usize, x.place())?;
     let (factor, place) = (count.unsqueeze(1)?, count.unsqueeze(0)?);
     let one = Tensor::number(Scalar::Float(1.0), x.dtype())?;
     // Row `i` of the last two dimensions has a one instead of factor `i`.

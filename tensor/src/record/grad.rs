@@ -129,12 +129,12 @@ impl Tensor {
                     self.dtype().scalar_type()
                 )));
             }
-            if g.device() != self.device() {
+            if g.place() != self.place() {
                 return Err(Error::runtime(format!(
                     "attempting to assign a gradient on device '{}' to a tensor on device '{}'. Please ensure that the \
                     gradient and the tensor are on the same device",
-                    g.device(),
-                    self.device()
+                    g.place(),
+                    self.place()
                 )));
             }
         }

@@ -29,11 +29,11 @@ pub fn are_leaves_watched() -> bool {
 /// The name of a tensor's kind in PyTorch's messages, such as `torch.FloatTensor`.
 fn type_name(x: &Meta) -> String {
     let kind = x.dtype.scalar_type();
-    match x.device.kind {
+    match x.device().kind {
         DeviceKind::Cpu if x.dtype.is_complex() => format!("CPU{kind}Type"),
         DeviceKind::Cpu => format!("torch.{kind}Tensor"),
         DeviceKind::Meta => format!("Meta{kind}Type"),
-        DeviceKind::Tpu | DeviceKind::Mesh => format!("torch.{}.{kind}Tensor", x.device.type_name()),
+        DeviceKind::Tpu => format!("torch.{}.{kind}Tensor", x.device().type_name()),
     }
 }
 
@@ -43,7 +43,7 @@ fn type_name(x: &Meta) -> String {
 /// `Runtime`, in PyTorch's wording, when size, dtype or device differ.
 pub fn check_result(name: &str, given: &Tensor, found: &Tensor) -> Result<()> {
     let (a, b) = (given.meta(), found.meta());
-    if a.dtype != b.dtype || a.device != b.device {
+    if a.dtype != b.dtype || a.place != b.place {
         return Err(Error::runtime(format!(
             "hook '{name}' has changed the type of value (was {} got {})",
             type_name(a),

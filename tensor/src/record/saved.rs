@@ -162,9 +162,9 @@ impl SavedTensor {
         }
         let version = tensor.version();
         let remade = |t: &Tensor| {
-            t.device().kind.has_backend()
+            t.place().has_handle()
                 && t.view_info().is_some_and(|v| v.has_ops())
-                && backend::of(t.device()).is_ok_and(|b| b.remakes_views())
+                && backend::of(t.place()).is_ok_and(|b| b.remakes_views())
         };
         // The tensor has its value at hand. An alias would have to look it up; it needs no memory until then.
         let tensor = if remade(&tensor) { tensor.alias_with_history()? } else { tensor };

@@ -1,7 +1,7 @@
 //! Arguments and results of a call, in the form that the functions of rows use.
 
 use crate::types::compute::{narrowed, widened};
-use crate::{DType, Device, Error, MemoryFormat, Result, Scalar, Tensor};
+use crate::{DType, Error, MemoryFormat, Place, Result, Scalar, Tensor};
 use smallvec::SmallVec;
 
 /// One argument.
@@ -26,7 +26,7 @@ pub enum Arg<'a> {
     /// A dtype.
     DType(DType),
     /// A device.
-    Device(Device),
+    Device(Place),
     /// A memory format.
     MemoryFormat(MemoryFormat),
     /// A generator.
@@ -209,7 +209,7 @@ impl<'a> Args<'a> {
     }
     /// A device or `None`.
     #[inline]
-    pub fn opt_device(&self, i: usize) -> Result<Option<Device>> {
+    pub fn opt_device(&self, i: usize) -> Result<Option<Place>> {
         match self.0[i] {
             Arg::Device(d) => Ok(Some(d)),
             Arg::None => Ok(None),

@@ -2,7 +2,7 @@
 
 use super::{Arg, Args, Ret, Sample, Schema, Ty};
 use crate::policy::Policies;
-use crate::{DType, DeviceKind, Result, Tensor, dispatch, inplace, overlap, state};
+use crate::{DType, Result, Tensor, dispatch, inplace, overlap, state};
 
 /// The place where Python finds an op.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -372,7 +372,7 @@ impl Row {
     /// first, and writing it in order, is right.
     #[cold]
     fn write_in_order(&self, x: &Tensor, args: &Args<'_>) -> Result<bool> {
-        if x.device().kind == DeviceKind::Meta {
+        if x.place().is_abstract() {
             return Ok(false);
         }
         if self.writes_overlapping.is_none() && !crate::ops::is_elementwise(self) {

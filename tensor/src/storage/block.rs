@@ -28,7 +28,7 @@ mod word;
 pub use autograd::{GradRef, LeafEdge};
 
 use crate::view::ViewInfo;
-use crate::{DeviceKind, Dims, Error, ErrorKind, Meta, Result};
+use crate::{Dims, Error, ErrorKind, Held, Meta, Result};
 use pool::{ROOM, class_of, put_block, take_block};
 use std::any::Any;
 use std::mem::{MaybeUninit, offset_of};
@@ -288,7 +288,7 @@ impl Tensor {
             Some(b) => b,
             None => return Err(out_of_memory(meta)),
         };
-        if meta.device.kind == DeviceKind::Cpu && bytes <= ROOM[4] {
+        if meta.place.in_memory() && bytes <= ROOM[4] {
             let class = class_of(bytes);
             let t = Tensor::build(meta, class, Storage::new(0, bytes, Owner::Inline, class));
             // SAFETY: elements follow the two headers within the block.
@@ -305,7 +305,7 @@ impl Tensor {
     pub(crate) fn empty_twin(&self) -> Option<Tensor> {
         let h = self.header();
         let bytes = h.numel * h.meta.dtype.size_bytes();
-        if !h.plain || h.meta.device.kind != DeviceKind::Cpu || bytes > ROOM[TWIN_CLASS] {
+        if !h.plain || !h.meta.place.in_memory() || bytes > ROOM[TWIN_CLASS] {
             return None;
         }
         let class = class_of(bytes);
@@ -334,13 +334,13 @@ impl Tensor {
     #[cold]
     #[inline(never)]
     fn empty_large(meta: &Meta, bytes: usize) -> Result<Tensor> {
-        match meta.device.kind {
-            DeviceKind::Meta => Ok(Tensor::build(meta, 0, Storage::new(0, bytes, Owner::None, 0))),
-            DeviceKind::Cpu => {
+        match meta.place.held() {
+            Held::Abstract => Ok(Tensor::build(meta, 0, Storage::new(0, bytes, Owner::None, 0))),
+            Held::Memory => {
                 let p = memory::allocate(bytes).map_err(|_| out_of_memory(meta))?;
                 Ok(Tensor::build(meta, 0, Storage::new(p.as_ptr() as u64, bytes, Owner::Heap, 0)))
             }
-            DeviceKind::Tpu | DeviceKind::Mesh => Err(Error::runtime("a tpu tensor is made from a value")),
+            Held::Handle => Err(Error::runtime("a tpu tensor is made from a value")),
         }
     }
 
@@ -470,7 +470,7 @@ impl Tensor {
                 meta.dims
             )));
         };
-        if bytes > st.bytes && meta.device.kind != DeviceKind::Meta {
+        if bytes > st.bytes && !meta.place.is_abstract() {
             return Err(Error::runtime(format!(
                 "setStorage: sizes {}, strides {}, storage offset {offset}, and itemsize {} requiring a storage size \
                 of {} are out of bounds for storage of size {}",
@@ -555,8 +555,8 @@ impl Tensor {
     #[cold]
     #[inline(never)]
     fn refuse_other_device(&self) {
-        if self.device().kind != DeviceKind::Cpu {
-            std::panic::resume_unwind(Box::new(format!("{OTHER_DEVICE}cpu and {}!", self.device())));
+        if !self.place().in_memory() {
+            std::panic::resume_unwind(Box::new(format!("{OTHER_DEVICE}cpu and {}!", self.place())));
         }
     }
 
@@ -599,7 +599,7 @@ impl Tensor {
     /// The caller must not hold the slice across an in-place write to this storage.
     #[inline]
     pub(crate) fn as_slice<T: Element>(&self) -> Option<&[T]> {
-        if self.device().kind != DeviceKind::Cpu || self.dtype() != T::DTYPE || !self.is_contiguous() {
+        if !self.place().in_memory() || self.dtype() != T::DTYPE || !self.is_contiguous() {
             return None;
         }
         if self.numel() == 0 {
@@ -611,7 +611,7 @@ impl Tensor {
     /// The bytes of the elements, if the tensor is contiguous and on `cpu`. The caller must not hold the slice across
     /// an in-place write.
     pub(crate) fn as_bytes(&self) -> Option<&[u8]> {
-        if self.device().kind != DeviceKind::Cpu || !self.is_contiguous() {
+        if !self.place().in_memory() || !self.is_contiguous() {
             return None;
         }
         let n = self.numel() * self.dtype().size_bytes();
@@ -621,7 +621,7 @@ impl Tensor {
     /// The bytes of the elements for writing. Only the code that has just made this tensor may call this, before it
     /// passes the tensor on.
     pub(crate) fn as_bytes_mut(&mut self) -> Option<&mut [u8]> {
-        if self.device().kind != DeviceKind::Cpu || !self.is_contiguous() {
+        if !self.place().in_memory() || !self.is_contiguous() {
             return None;
         }
         let n = self.numel() * self.dtype().size_bytes();
@@ -632,7 +632,7 @@ impl Tensor {
     /// The bits of the only element, zero extended; `None` unless the tensor is on `cpu` and has one element.
     #[inline]
     pub fn scalar_bits(&self) -> Option<u128> {
-        if self.device().kind != DeviceKind::Cpu || self.numel() != 1 {
+        if !self.place().in_memory() || self.numel() != 1 {
             return None;
         }
         if self.is_lazy() {
@@ -654,7 +654,7 @@ impl Tensor {
     /// Write the bits of the only element.
     #[inline]
     pub(crate) fn set_scalar_bits(&self, bits: u128) {
-        debug_assert!(self.device().kind == DeviceKind::Cpu && self.numel() == 1);
+        debug_assert!(self.place().in_memory() && self.numel() == 1);
         let p = self.data_ptr();
         // SAFETY: the tensor is on `cpu` and has one element of this size, at its address.
         unsafe {

@@ -23,7 +23,7 @@
 //! ```
 
 use crate::block::reach;
-use crate::{DType, Device, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Tensor};
+use crate::{DType, Device, DeviceKind, Dims, Error, ErrorKind, Meta, Place, Result, Tensor};
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -69,9 +69,7 @@ impl DLDevice {
         match device.kind {
             DeviceKind::Cpu => Ok(DLDevice::CPU),
             DeviceKind::Tpu => Ok(DLDevice { device_type: 12, device_id: device.number().into() }),
-            DeviceKind::Meta | DeviceKind::Mesh => {
-                Err(Error::value(format!("Unknown device type {} for Dlpack", device.type_name())))
-            }
+            DeviceKind::Meta => Err(Error::value(format!("Unknown device type {} for Dlpack", device.type_name()))),
         }
     }
 }
@@ -314,8 +312,8 @@ impl<M: Form> ManagedTensor<M> {
             return Err(refused("Can't export tensors with the negative bit set"));
         }
         let (x, copied) = arranged(x, request)?;
-        if x.device().kind != DeviceKind::Cpu {
-            return Err(refused(format!("Cannot pack tensors on {}", x.device())));
+        if !x.place().in_memory() {
+            return Err(refused(format!("Cannot pack tensors on {}", x.place())));
         }
         let list = |from: &Dims| {
             // The list has at least one element, so that its address is valid.
@@ -373,13 +371,13 @@ fn arranged(x: &Tensor, request: &Request) -> Result<(Tensor, bool)> {
                 let DLDevice { device_type, device_id } = wanted;
                 return Err(refused(format!(
                     "cannot export a tensor on {} to DLPack device ({device_type}, {device_id})",
-                    x.device()
+                    x.place()
                 )));
             }
             if copy == Some(false) {
                 return Err(Error::value(format!(
                     "cannot move a tensor from {} to the host without a copy. Set copy=None or copy=True",
-                    x.device()
+                    x.place()
                 )));
             }
             Ok((x.to_device(Device::CPU)?, true))
@@ -530,5 +528,5 @@ unsafe fn layout(x: &DLTensor) -> Result<Layout> {
     if dims.numel() > 0 && (data.is_null() || !data.addr().is_multiple_of(dtype.to_real().size_bytes())) {
         return Err(refused("from_dlpack: the memory is not aligned to its element size; copy the array first"));
     }
-    Ok(Layout { meta: Meta { dims, dtype, device: Device::CPU }, strides: Dims::new(&strides), data })
+    Ok(Layout { meta: Meta { dims, dtype, place: Place::CPU }, strides: Dims::new(&strides), data })
 }

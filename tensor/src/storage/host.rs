@@ -4,7 +4,7 @@
 //! the same ops. A [`HostValue`] is a value of such a run, and [`run`] computes one op.
 
 use crate::op::{Layout, Prim};
-use crate::{DType, Device, Error, Meta, Result, Tensor, dispatch};
+use crate::{DType, Device, Error, Meta, Place, Result, Tensor, dispatch};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ pub fn run(op: &Prim, x: &[&HostValue], y: &[Meta]) -> Result<HostValues> {
 }
 
 fn on_host(meta: &Meta) -> Meta {
-    Meta { device: Device::CPU, ..*meta }
+    Meta { place: Place::CPU, ..*meta }
 }
 
 fn copied(x: &Tensor) -> Result<Tensor> {

@@ -5,7 +5,7 @@
 //! writes directly. An op that changes some elements, such as `index_copy_`, writes only these; see [`update`].
 
 use crate::schema::{Args, Row};
-use crate::{DType, DeviceKind, Dims, Error, GradRef, Result, Scalar, Tensor, dispatch, scalar, state, view};
+use crate::{DType, Dims, Error, GradRef, Result, Scalar, Tensor, dispatch, scalar, state, view};
 use smallvec::SmallVec;
 
 /// Refuse to write an inference tensor outside of inference mode.
@@ -168,7 +168,7 @@ pub fn apply(x: &Tensor, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()
 /// # Errors
 /// The errors of [`apply`].
 pub fn update(x: &Tensor, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<()> {
-    let _guard = (x.device().kind == DeviceKind::Cpu).then(|| state::Destination::set(x.storage_id()));
+    let _guard = (x.place().in_memory()).then(|| state::Destination::set(x.storage_id()));
     apply(x, f)
 }
 
@@ -216,7 +216,7 @@ pub(crate) fn assign_repeated(x: &Tensor, y: &Tensor, hit: &Tensor) -> Result<()
     let count: usize = (0..rank).filter(|&d| repeats(d)).map(|d| x.dims()[d]).product();
     let lines = Dims::new(&[once.numel(), count]);
     let copies = |t: &Tensor| t.permute(&order)?.reshape_dims(lines);
-    let number = Tensor::arange(Scalar::Int(1), Scalar::Int(count as i64 + 1), Scalar::Int(1), DType::I64, x.device())?;
+    let number = Tensor::arange(Scalar::Int(1), Scalar::Int(count as i64 + 1), Scalar::Int(1), DType::I64, x.place())?;
     let last = crate::ops::reduce::reduce(
         crate::ops::reduce::ReduceKind::Max,
         &copies(hit)?.to_dtype(DType::I64)?.mul(&number)?,
@@ -255,7 +255,7 @@ pub fn assign(x: &Tensor, y: &Tensor) -> Result<()> {
     check_inference(x)?;
     dispatch::check_same_dims(x, y.dims())?;
     let y = converted(x, y)?;
-    let y = if y.device() == x.device() { y } else { y.to_device(x.device())? };
+    let y = if y.place() == x.place() { y } else { y.to_device(x.place())? };
     let tracked = state::grad_enabled()
         && (y.requires_grad() || x.requires_grad() || x.view_info().is_some_and(|v| v.base.requires_grad()));
     let old_base = match x.view_info() {

@@ -108,7 +108,7 @@ pub(crate) fn last_writes(dims: &Dims, operands: &[&Dims]) -> (Vec<i64>, Vec<i64
 }
 
 fn positions(v: &[i64], x: &Tensor) -> Result<Tensor> {
-    Tensor::from_slice_on(v, &[v.len()], x.device())
+    Tensor::from_slice_on(v, &[v.len()], x.place())
 }
 
 /// The memory from the first element of `x` to the last one, as a vector.
@@ -120,7 +120,7 @@ pub(crate) fn memory_of(x: &Tensor) -> Result<Tensor> {
 /// The position in [`memory_of`] of each element of `x`.
 pub(crate) fn places_of(x: &Tensor) -> Result<Tensor> {
     let at = ops::shape::AsStrided { dims: *x.dims(), strides: *x.strides(), offset: 0, own: false };
-    Tensor::from_slice_on(&at.positions(), x.dims(), x.device())
+    Tensor::from_slice_on(&at.positions(), x.dims(), x.place())
 }
 
 /// The memory of `x`, and its new value after `y` has been written over `x`.
@@ -176,7 +176,7 @@ pub(crate) fn update(x: &Tensor, operands: &[&Tensor], f: impl Fn(&Tensor, &[Ten
 pub(crate) fn write_hits(x: &Tensor, y: &Tensor, hit: &Tensor) -> Result<()> {
     let (memory, at) = (memory_of(x)?, places_of(x)?.reshape(&[-1])?);
     // The last element that is hit at each place, counted from one.
-    let number = Tensor::arange(1.into(), (x.numel() as i64 + 1).into(), 1.into(), DType::I64, x.device())?;
+    let number = Tensor::arange(1.into(), (x.numel() as i64 + 1).into(), 1.into(), DType::I64, x.place())?;
     let number = hit.expand_dims(x.dims())?.reshape(&[-1])?.to_dtype(DType::I64)?.mul(&number)?;
     let none = Tensor::zeros_like_meta(&memory.meta().with_dtype(DType::I64))?;
     let last = ops::indexing::scatter_reduce(&none, 0, &at, &number, "amax", true)?;

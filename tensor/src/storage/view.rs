@@ -2,7 +2,7 @@
 
 use super::overlap::{self, is_written_in_order, may_overlap};
 use crate::op::{Layout, Prim, ViewOp};
-use crate::{DeviceKind, Error, GradRef, Meta, Result, Tensor, backend, dispatch, graph, inplace};
+use crate::{Error, GradRef, Held, Meta, Result, Tensor, backend, dispatch, graph, inplace};
 use smallvec::{SmallVec, smallvec};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -108,10 +108,10 @@ impl ViewInfo {
     /// Take over the value of `other`, a description of the same view of a sharded tensor. Computing it again may need
     /// all processes.
     fn share_value(&self, other: &ViewInfo, x: &Tensor) -> Result<()> {
-        if x.device().kind == DeviceKind::Mesh
+        if backend::computes_views_at_once(x.place())
             && let Some((version, handle)) = *other.memo.lock().unwrap_or_else(|e| e.into_inner())
         {
-            backend::of(x.device())?.retain(handle);
+            backend::of(x.place())?.retain(handle);
             self.remember(version, handle);
         }
         Ok(())
@@ -283,7 +283,7 @@ impl Tensor {
         };
         let info = ViewInfo::of(self, op);
         let mut y = self.alias(meta, strides, offset, Some(info))?;
-        if meta.device.kind == DeviceKind::Mesh && !backend::is_deferring_views() {
+        if backend::computes_views_at_once(meta.place) && !backend::is_deferring_views() {
             self.compute_view(&y)?;
         }
         if let Some(conjugate) = lazy {
@@ -365,8 +365,8 @@ impl Tensor {
     pub fn shallow_alias(&self) -> Result<Tensor> {
         // A device needs the chain of views to read the tensor. On `cpu`, and for the owner of a storage, the layout is
         // enough.
-        let info = match self.device().kind {
-            DeviceKind::Tpu | DeviceKind::Mesh => self.view_info().map(|v| v.detached(self)).transpose()?,
+        let info = match self.place().held() {
+            Held::Handle => self.view_info().map(|v| v.detached(self)).transpose()?,
             _ => None,
         };
         self.alias(self.meta(), *self.strides(), self.storage_offset(), info)
@@ -418,7 +418,7 @@ impl Tensor {
     ///
     /// The reference is borrowed: it lives as long as the tensor is neither dropped nor written.
     pub fn device_value(&self) -> Result<u64> {
-        debug_assert!(self.device().kind.has_backend());
+        debug_assert!(self.place().has_handle());
         let Some(info) = self.view_info() else { return Ok(self.storage_value()) };
         if !info.has_ops() {
             return info.base.device_value();
@@ -435,7 +435,7 @@ impl Tensor {
         let mut owned = false;
         let reordered;
         let mut ops = info.ops();
-        let repeats = self.device().kind == DeviceKind::Tpu && ops.iter().any(|op| matches!(op, Prim::Expand(_)));
+        let repeats = self.place().is_tpu() && ops.iter().any(|op| matches!(op, Prim::Expand(_)));
         if repeats && ops.len() > 1 {
             reordered = super::chain::repeats_last(meta.dims, &ops)?;
             ops = reordered.iter().collect();
@@ -466,23 +466,23 @@ impl Tensor {
     /// Write `y` (same sizes, dtype and device) over this tensor's elements and count the write. The caller must update
     /// the history.
     pub(crate) fn write_value(&self, y: &Tensor) -> Result<()> {
-        if is_written_in_order(self) && self.device().kind != DeviceKind::Meta {
+        if is_written_in_order(self) && !self.place().is_abstract() {
             let (memory, new) = overlap::written(self, y)?;
             return memory.write_value(&new);
         }
-        match self.device().kind {
-            DeviceKind::Meta => {}
+        match self.place().held() {
+            Held::Abstract => {}
             // The op has written the elements already; see `inplace::update`.
-            DeviceKind::Cpu if !y.is_lazy() && inplace::is_same_place(self, y) => {}
-            DeviceKind::Cpu => {
+            Held::Memory if !y.is_lazy() && inplace::is_same_place(self, y) => {}
+            Held::Memory => {
                 // Memory of a conjugated view holds the conjugates of the values that are written.
                 let y =
                     if self.is_lazy() { crate::state::no_grad(|| lazily_as(&y.detach(), self))? } else { y.clone() };
                 let mut out = self.view_mut();
                 torchtpu_kernels::copy::copy(&y.resolved()?.view(), &mut out);
             }
-            DeviceKind::Tpu | DeviceKind::Mesh => {
-                if self.device().kind == DeviceKind::Tpu && self.is_reached_twice() {
+            Held::Handle => {
+                if self.place().is_tpu() && self.is_reached_twice() {
                     // Undoing the views one by one would write all copies of an element, and the old ones last.
                     let whole = |v: &crate::Dims| v.iter().map(|&n| n as i64).collect::<Vec<_>>();
                     let (dims, strides) = (whole(self.dims()), whole(self.strides()));
@@ -492,7 +492,7 @@ impl Tensor {
                         return window.write_value(y);
                     }
                 }
-                let be = backend::of(self.device())?;
+                let be = backend::of(self.place())?;
                 // The value of the storage's owner after this write. Go from each view to its base until there is none.
                 let (mut at, mut new) = (self.clone(), y.clone());
                 while let Some(info) = at.view_info() {
@@ -522,14 +522,15 @@ impl Tensor {
     /// The value that this view of a sharded tensor has when `y` is written over it. `None` if it can be computed from
     /// the base when it is read, since that needs no other process.
     fn overwritten_view(&self, y: &Tensor, is_update: bool) -> Result<Option<u64>> {
-        let Some(info) = self.view_info().filter(|v| v.has_ops() && self.device().kind == DeviceKind::Mesh) else {
+        let Some(info) = self.view_info().filter(|v| v.has_ops() && backend::computes_views_at_once(self.place()))
+        else {
             return Ok(None);
         };
         if self.pending_views().is_some() || self.is_reached_twice() || may_overlap(self.dims(), self.strides()) {
             return Ok(None);
         }
         let old = info.memo.lock().unwrap_or_else(|e| e.into_inner()).map(|(_, handle)| handle);
-        let be = backend::of(self.device())?;
+        let be = backend::of(self.place())?;
         let Some(old) = old.filter(|&old| be.is_exchanged(old)) else { return Ok(None) };
         be.overwrite(old, y.device_value()?, is_update).map(Some)
     }

@@ -1,4 +1,4 @@
-//! Devices: the places of tensors.
+//! Devices: where tensors are.
 
 use crate::{Error, Result, local};
 use std::fmt;
@@ -13,21 +13,11 @@ pub enum DeviceKind {
     Tpu,
     /// Shapes and dtypes only.
     Meta,
-    /// A mesh of processes, each of which has a part of a tensor on another device.
-    Mesh,
-}
-
-impl DeviceKind {
-    /// Whether tensors are values of a [backend](crate::backend), without an address in host memory.
-    #[inline]
-    pub fn has_backend(self) -> bool {
-        matches!(self, DeviceKind::Tpu | DeviceKind::Mesh)
-    }
 }
 
 /// A device: a kind and an ordinal, written `cpu`, `tpu:0`, `meta`, with its number.
 ///
-/// `tpu` and meshes have several ordinals. For other kinds it is always 0, as PyTorch's `cpu:1` means `cpu`.
+/// `tpu` has several ordinals. For other kinds it is always 0, as PyTorch's `cpu:1` means `cpu`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Device {
     /// The kind.
@@ -46,7 +36,7 @@ impl Device {
 
     /// The device of a kind and an ordinal. For kinds with only one device the ordinal is set to 0.
     pub fn new(kind: DeviceKind, index: u8) -> Device {
-        Device { kind, index: if kind.has_backend() { index } else { 0 } }
+        Device { kind, index: if kind == DeviceKind::Tpu { index } else { 0 } }
     }
 
     /// The device with a number. For kinds with only one device the number is ignored.
@@ -96,13 +86,12 @@ impl Device {
         }
     }
 
-    /// The kind's name: `cpu`, `tpu`, `meta`, `mesh`.
+    /// The kind's name: `cpu`, `tpu`, `meta`.
     pub fn type_name(self) -> &'static str {
         match self.kind {
             DeviceKind::Cpu => "cpu",
             DeviceKind::Tpu => "tpu",
             DeviceKind::Meta => "meta",
-            DeviceKind::Mesh => "mesh",
         }
     }
 }
@@ -110,7 +99,7 @@ impl Device {
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
-            DeviceKind::Tpu | DeviceKind::Mesh => write!(f, "{}:{}", self.type_name(), self.number()),
+            DeviceKind::Tpu => write!(f, "{}:{}", self.type_name(), self.number()),
             _ => f.write_str(self.type_name()),
         }
     }

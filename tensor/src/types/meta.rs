@@ -1,24 +1,29 @@
 //! The description of a tensor without its values.
 
-use crate::{DType, Device, Dims};
+use crate::{DType, Device, Dims, Place};
 use torchtpu_stablehlo::{ElementType, Type};
 
-/// Sizes, dtype and device.
+/// Sizes, dtype and place.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Meta {
     /// Sizes, outermost first.
     pub dims: Dims,
     /// Element type.
     pub dtype: DType,
-    /// The device of the values.
-    pub device: Device,
+    /// Where the tensor is, and how its value is held.
+    pub place: Place,
 }
 
 impl Meta {
     /// A description with the given sizes.
     #[inline]
-    pub fn new(dims: &[usize], dtype: DType, device: Device) -> Meta {
-        Meta { dims: Dims::new(dims), dtype, device }
+    pub fn new(dims: &[usize], dtype: DType, place: impl Into<Place>) -> Meta {
+        Meta { dims: Dims::new(dims), dtype, place: place.into() }
+    }
+    /// The device.
+    #[inline]
+    pub fn device(&self) -> Device {
+        self.place.device
     }
     /// The same with another dtype.
     #[inline]

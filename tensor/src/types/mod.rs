@@ -6,6 +6,7 @@ pub mod dims;
 pub mod error;
 pub mod local;
 pub mod meta;
+pub mod place;
 pub mod scalar;
 pub mod state;
 pub mod warning;

@@ -4,7 +4,7 @@ use super::{Collective, Kind, Reduction};
 use crate::comm::{self, Group, Ticket};
 use crate::op::Prim;
 use crate::schema::Arg;
-use crate::{DType, Device, DeviceKind, Error, Result, Scalar, Tensor, dispatch, ops};
+use crate::{DType, Device, Error, Result, Scalar, Tensor, dispatch, ops};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -22,8 +22,8 @@ pub fn observe(observer: Option<Observer>) {
 
 /// Reserve the turn of a collective, and run or record it.
 pub(super) fn call(kind: Kind, x: &Tensor, group: &Group) -> Result<Tensor> {
-    if group.is_on_host() && x.device().kind == DeviceKind::Tpu {
-        return call(kind, &x.to_device(Device::CPU)?, group)?.to_device(x.device());
+    if group.is_on_host() && x.place().is_tpu() {
+        return call(kind, &x.to_device(Device::CPU)?, group)?.to_device(x.place());
     }
     let name = kind.name();
     let op = Prim::Collective(Box::new(Collective { kind, group: group.clone() }));
@@ -33,7 +33,7 @@ pub(super) fn call(kind: Kind, x: &Tensor, group: &Group) -> Result<Tensor> {
     if let Some(observer) = OBSERVER.with_borrow(Clone::clone) {
         observer(name);
     }
-    if !comm::needs_turn(group, x.device()) {
+    if !comm::needs_turn(group, x.place()) {
         return dispatch::call(op, &[x, &none]);
     }
     let comm = comm::get()?;

@@ -3,10 +3,10 @@
 use super::{empty, options, options_like, placed_with, sizes};
 use crate::block::reach;
 use crate::schema::{Row, Scope, Tier};
-use crate::{DType, Device, Error, Result, Tensor, default_dtype};
+use crate::{DType, Error, Place, Result, Tensor, default_dtype};
 
 /// New memory, viewed with the given strides.
-fn empty_strided(dims: &[i64], strides: &[i64], o: (DType, Device)) -> Result<Tensor> {
+fn empty_strided(dims: &[i64], strides: &[i64], o: (DType, Place)) -> Result<Tensor> {
     if dims.len() != strides.len() {
         return Err(Error::runtime(format!(
             "dimensionality of sizes ({}) must match dimensionality of strides ({})",
@@ -31,7 +31,7 @@ fn empty_strided(dims: &[i64], strides: &[i64], o: (DType, Device)) -> Result<Te
 }
 
 /// New memory with dimensions in the given order, the last one densest.
-fn empty_permuted(dims: &[i64], layout: &[i64], o: (DType, Device)) -> Result<Tensor> {
+fn empty_permuted(dims: &[i64], layout: &[i64], o: (DType, Place)) -> Result<Tensor> {
     if dims.len() != layout.len() {
         return Err(Error::runtime(format!(
             "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = {} is not \
@@ -66,7 +66,7 @@ pub const ROWS: &[Row] = &[
         "empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? \
         device=None, bool? pin_memory=None) -> Tensor",
         Tier::Composed,
-        |a| Ok(empty_strided(a.ints(0)?, a.ints(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()),
+        |a| Ok(empty_strided(a.ints(0)?, a.ints(1)?, options(a, 2, default_dtype(), Place::CPU)?)?.into()),
         Vec::new,
     )
     .doc(
@@ -79,7 +79,7 @@ pub const ROWS: &[Row] = &[
         "empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, \
         Device? device=None, bool? pin_memory=None) -> Tensor",
         Tier::Composed,
-        |a| Ok(empty_permuted(a.ints(0)?, a.ints(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()),
+        |a| Ok(empty_permuted(a.ints(0)?, a.ints(1)?, options(a, 2, default_dtype(), Place::CPU)?)?.into()),
         Vec::new,
     )
     .doc(

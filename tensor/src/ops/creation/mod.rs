@@ -11,8 +11,8 @@ use crate::axes::Axes;
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::schema::{Args, OutShape, Row, Sample, Scope, Tier, ints, n, t};
 use crate::{
-    DType, Device, DeviceKind, Dims, Error, MemoryFormat, Meta, Result, Scalar, Tensor, backend, default_dtype,
-    dispatch, inplace,
+    DType, Dims, Error, Held, MemoryFormat, Meta, Place, Result, Scalar, Tensor, backend, default_dtype, dispatch,
+    inplace,
 };
 use range::counted;
 use smallvec::smallvec;
@@ -25,8 +25,8 @@ const LARGE_BYTES: usize = 1 << 20;
 pub struct Fill {
     /// Sizes of the result.
     pub dims: Dims,
-    /// The device.
-    pub device: Device,
+    /// The place of the result.
+    pub place: Place,
 }
 
 impl Op for Fill {
@@ -40,13 +40,13 @@ impl Op for Fill {
         true
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
-        Ok(Meta { dims: self.dims, dtype: x[0].dtype(), device: self.device })
+        Ok(Meta { dims: self.dims, dtype: x[0].dtype(), place: self.place })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         Axes::elementwise(x, y).linear(&[0b1])
     }
     fn resized(&self, _: &[Meta], y: &[Meta]) -> Fill {
-        Fill { dims: y[0].dims, device: y[0].device }
+        Fill { dims: y[0].dims, place: y[0].place }
     }
     fn kernel(&self, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
         let strides = Dims::filled(0, self.dims.len());
@@ -69,21 +69,21 @@ impl Op for Fill {
 pub struct Iota {
     /// The number of elements.
     pub len: usize,
-    /// The device.
-    pub device: Device,
+    /// The place of the result.
+    pub place: Place,
 }
 
 impl Op for Iota {
     const NAME: &'static str = "iota";
     const DIFFERENTIABLE: u64 = 0;
     fn infer(&self, _: &[&Tensor]) -> Result<Meta> {
-        Ok(Meta { dims: Dims::new(&[self.len]), dtype: DType::I64, device: self.device })
+        Ok(Meta { dims: Dims::new(&[self.len]), dtype: DType::I64, place: self.place })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         Axes::parse("-> _", x, y).because("an element is its own position")
     }
     fn resized(&self, _: &[Meta], y: &[Meta]) -> Iota {
-        Iota { device: y[0].device, ..*self }
+        Iota { place: y[0].place, ..*self }
     }
     fn kernel(&self, _: &[&Tensor], y: &[Tensor]) -> Result<()> {
         if let Some(out) = y[0].view_mut().as_slice_mut::<i64>() {
@@ -177,7 +177,7 @@ impl Tensor {
     /// `Runtime` for a number with an imaginary part in a dtype of real numbers.
     pub fn number(v: Scalar, dtype: DType) -> Result<Tensor> {
         check_fits(v, dtype)?;
-        let y = Tensor::empty(&Meta { dims: Dims::EMPTY, dtype, device: Device::CPU })?;
+        let y = Tensor::empty(&Meta { dims: Dims::EMPTY, dtype, place: Place::CPU })?;
         y.set_scalar_bits(v.bits(dtype));
         y.mark_wrapped_number();
         Ok(y)
@@ -188,21 +188,21 @@ impl Tensor {
     /// `OutOfMemory`, or `Runtime` when there is no such device.
     pub fn full_meta(meta: &Meta, v: Scalar) -> Result<Tensor> {
         if meta.bytes().is_none() {
-            return Tensor::empty(&Meta { device: Device::CPU, ..*meta });
+            return Tensor::empty(&Meta { place: Place::CPU, ..*meta });
         }
         check_range(v, meta.dtype)?;
         check_fits(v, meta.dtype)?;
-        if meta.dims.is_empty() && meta.device.kind == DeviceKind::Cpu {
+        if meta.dims.is_empty() && meta.place.in_memory() {
             let y = Tensor::empty(meta)?;
             y.set_scalar_bits(v.bits(meta.dtype));
             return Ok(y);
         }
         let is_large = meta.bytes().is_some_and(|b| b > LARGE_BYTES);
-        if is_large && meta.device.kind == DeviceKind::Cpu && v.bits(meta.dtype) == 0 && !dispatch::is_unusual() {
+        if is_large && meta.place.in_memory() && v.bits(meta.dtype) == 0 && !dispatch::is_unusual() {
             return Tensor::zeroed(meta);
         }
         let x = Tensor::number(v, meta.dtype)?;
-        dispatch::call(Prim::Fill(Fill { dims: meta.dims, device: meta.device }), &[&x])
+        dispatch::call(Prim::Fill(Fill { dims: meta.dims, place: meta.place }), &[&x])
     }
     /// Zeros of this description.
     ///
@@ -215,22 +215,22 @@ impl Tensor {
     ///
     /// # Errors
     /// `OutOfMemory`, or `Runtime` when there is no such device.
-    pub fn zeros(dims: &[usize], dtype: DType, device: Device) -> Result<Tensor> {
-        Tensor::zeros_like_meta(&Meta { dims: Dims::try_new(dims)?, dtype, device })
+    pub fn zeros(dims: &[usize], dtype: DType, device: impl Into<Place>) -> Result<Tensor> {
+        Tensor::zeros_like_meta(&Meta { dims: Dims::try_new(dims)?, dtype, place: device.into() })
     }
     /// Ones.
     ///
     /// # Errors
     /// `OutOfMemory`, or `Runtime` when there is no such device.
-    pub fn ones(dims: &[usize], dtype: DType, device: Device) -> Result<Tensor> {
+    pub fn ones(dims: &[usize], dtype: DType, device: impl Into<Place>) -> Result<Tensor> {
         Tensor::full(dims, 1, dtype, device)
     }
     /// A tensor with the same number everywhere.
     ///
     /// # Errors
     /// `OutOfMemory`, or `Runtime` when there is no such device.
-    pub fn full(dims: &[usize], v: impl Into<Scalar>, dtype: DType, device: Device) -> Result<Tensor> {
-        Tensor::full_meta(&Meta { dims: Dims::try_new(dims)?, dtype, device }, v.into())
+    pub fn full(dims: &[usize], v: impl Into<Scalar>, dtype: DType, device: impl Into<Place>) -> Result<Tensor> {
+        Tensor::full_meta(&Meta { dims: Dims::try_new(dims)?, dtype, place: device.into() }, v.into())
     }
 }
 
@@ -238,7 +238,7 @@ fn zeros(a: &Args<'_>) -> Result<crate::schema::Ret> {
     if a.ints(0)?.iter().any(|n| *n < 0) {
         return Err(Error::runtime("zeros: Dimension size must be non-negative."));
     }
-    Ok(new_full(a.ints(0)?, Scalar::Int(0), options(a, 1, default_dtype(), Device::CPU)?)?.into())
+    Ok(new_full(a.ints(0)?, Scalar::Int(0), options(a, 1, default_dtype(), Place::CPU)?)?.into())
 }
 
 /// The sizes from a user for a new tensor.
@@ -251,29 +251,29 @@ pub(crate) fn sizes(v: &[i64]) -> Result<Dims> {
 }
 
 /// Read `dtype, layout, device, pin_memory`, which start at argument `i`.
-pub(crate) fn options(a: &Args<'_>, i: usize, dtype: DType, device: Device) -> Result<(DType, Device)> {
-    Ok((a.opt_dtype(i)?.unwrap_or(dtype), a.opt_device(i + 2)?.unwrap_or(device)))
+pub(crate) fn options(a: &Args<'_>, i: usize, dtype: DType, place: Place) -> Result<(DType, Place)> {
+    Ok((a.opt_dtype(i)?.unwrap_or(dtype), a.opt_device(i + 2)?.unwrap_or(place)))
 }
 
 /// The same for a tensor like `x`.
-fn options_like(a: &Args<'_>, i: usize, x: &Tensor) -> Result<(DType, Device)> {
-    let (dtype, _) = options(a, i, x.dtype(), x.device())?;
-    Ok((dtype, backend::device_like(x, a.opt_device(i + 2)?)?))
+fn options_like(a: &Args<'_>, i: usize, x: &Tensor) -> Result<(DType, Place)> {
+    let (dtype, _) = options(a, i, x.dtype(), x.place())?;
+    Ok((dtype, backend::place_like(x, a.opt_device(i + 2)?)?))
 }
 
-fn new_full(dims: &[i64], v: Scalar, o: (DType, Device)) -> Result<Tensor> {
-    Tensor::full_meta(&Meta { dims: sizes(dims)?, dtype: o.0, device: o.1 }, v)
+fn new_full(dims: &[i64], v: Scalar, o: (DType, Place)) -> Result<Tensor> {
+    Tensor::full_meta(&Meta { dims: sizes(dims)?, dtype: o.0, place: o.1 }, v)
 }
 
-fn empty(dims: &[i64], o: (DType, Device)) -> Result<Tensor> {
-    let meta = Meta { dims: sizes(dims)?, dtype: o.0, device: o.1 };
-    match o.1.kind {
-        DeviceKind::Tpu | DeviceKind::Mesh => Tensor::zeros_like_meta(&meta),
+fn empty(dims: &[i64], o: (DType, Place)) -> Result<Tensor> {
+    let meta = Meta { dims: sizes(dims)?, dtype: o.0, place: o.1 };
+    match o.1.held() {
+        Held::Handle => Tensor::zeros_like_meta(&meta),
         _ => Tensor::empty(&meta),
     }
 }
 
-fn eye(rows: i64, cols: i64, o: (DType, Device)) -> Result<Tensor> {
+fn eye(rows: i64, cols: i64, o: (DType, Place)) -> Result<Tensor> {
     for (v, name) in [(rows, "n"), (cols, "m")] {
         if v < 0 {
             return Err(Error::runtime(format!("{name} must be greater or equal to 0, got {v}")));
@@ -300,8 +300,8 @@ fn strides_like(x: &Tensor, format: Option<MemoryFormat>) -> Result<Option<Dims>
 
 fn like(a: &Args<'_>, i: usize, v: Scalar) -> Result<crate::schema::Ret> {
     let x = a.tensor(0)?;
-    let (dtype, device) = options_like(a, i, x)?;
-    let y = backend::placed_like(x, Tensor::full_meta(&Meta { dims: *x.dims(), dtype, device }, v)?)?;
+    let (dtype, place) = options_like(a, i, x)?;
+    let y = backend::placed_like(x, Tensor::full_meta(&Meta { dims: *x.dims(), dtype, place }, v)?)?;
     Ok(match strides_like(x, a.memory_format(i + 4)?)? {
         Some(strides) => y.with_strides(strides),
         None => y,
@@ -322,7 +322,7 @@ fn filled(x: &Tensor, v: crate::schema::Operand<'_>) -> Result<Tensor> {
             v.dims().len()
         ))),
         crate::schema::Operand::Tensor(v) => {
-            let y = v.to_dtype(x.dtype())?.to_device(x.device())?.expand_dims(x.dims())?.copy()?;
+            let y = v.to_dtype(x.dtype())?.to_device(x.place())?.expand_dims(x.dims())?.copy()?;
             crate::ops::pointwise::independent_of(x, y)
         }
     }
@@ -347,7 +347,7 @@ pub const ROWS: &[Row] = &[
         "ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? \
         pin_memory=None) -> Tensor",
         Tier::Prim,
-        |a| Ok(new_full(a.ints(0)?, Scalar::Int(1), options(a, 1, default_dtype(), Device::CPU)?)?.into()),
+        |a| Ok(new_full(a.ints(0)?, Scalar::Int(1), options(a, 1, default_dtype(), Place::CPU)?)?.into()),
         || plain(vec![ints(&[2, 3])]),
     )
     .doc(
@@ -361,7 +361,7 @@ pub const ROWS: &[Row] = &[
         bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
         Tier::Prim,
         |a| {
-            let y = empty(a.ints(0)?, options(a, 1, default_dtype(), Device::CPU)?)?;
+            let y = empty(a.ints(0)?, options(a, 1, default_dtype(), Place::CPU)?)?;
             Ok(match a.memory_format(5)? {
                 None | Some(MemoryFormat::Contiguous) => y,
                 Some(f) => {
@@ -386,7 +386,7 @@ pub const ROWS: &[Row] = &[
         Tier::Prim,
         |a| {
             let v = a.scalar(1)?;
-            Ok(new_full(a.ints(0)?, v, options(a, 2, v.dtype(), Device::CPU)?)?.into())
+            Ok(new_full(a.ints(0)?, v, options(a, 2, v.dtype(), Place::CPU)?)?.into())
         },
         || plain(vec![ints(&[2, 3]), n(2.5)]),
     )
@@ -548,7 +548,7 @@ pub const FILL_ROWS: &[Row] = &[
         "eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? \
         pin_memory=None) -> Tensor",
         Tier::Composed,
-        |a| Ok(eye(a.int(0)?, a.int(0)?, options(a, 1, default_dtype(), Device::CPU)?)?.into()),
+        |a| Ok(eye(a.int(0)?, a.int(0)?, options(a, 1, default_dtype(), Place::CPU)?)?.into()),
         || plain(vec![n(3)]),
     )
     .doc(
@@ -561,7 +561,7 @@ pub const FILL_ROWS: &[Row] = &[
         "eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? \
         pin_memory=None) -> Tensor",
         Tier::Composed,
-        |a| Ok(eye(a.int(0)?, a.int(1)?, options(a, 2, default_dtype(), Device::CPU)?)?.into()),
+        |a| Ok(eye(a.int(0)?, a.int(1)?, options(a, 2, default_dtype(), Place::CPU)?)?.into()),
         || plain(vec![n(2), n(3)]),
     )
     .scope(Scope::Function)

@@ -3,16 +3,15 @@
 use super::{Iota, options, plain};
 use crate::op::Prim;
 use crate::schema::{Args, OutShape, Row, Scope, Tier, n};
-use crate::{
-    DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, default_complex, default_dtype, dispatch,
-};
+use crate::{DType, Dims, Error, Meta, Place, Result, Scalar, Tensor, default_complex, default_dtype, dispatch};
 
 impl Tensor {
     /// `start, start + step, ...` below `end`.
     ///
     /// # Errors
     /// `Runtime` when the bounds and the step do not agree.
-    pub fn arange(start: Scalar, end: Scalar, step: Scalar, dtype: DType, device: Device) -> Result<Tensor> {
+    pub fn arange(start: Scalar, end: Scalar, step: Scalar, dtype: DType, device: impl Into<Place>) -> Result<Tensor> {
+        let place = device.into();
         for v in [start, end, step] {
             super::check_range(v, DType::F64)?;
         }
@@ -39,15 +38,16 @@ impl Tensor {
         }
         if dtype.is_int() {
             // The length follows from the given numbers, but counting is done in the result's dtype, as in PyTorch.
-            return counted(len, Scalar::Int(start.to_i64()), Scalar::Int(step.to_i64()), dtype, device);
+            return counted(len, Scalar::Int(start.to_i64()), Scalar::Int(step.to_i64()), dtype, place);
         }
-        counted(len, start, step, dtype, device)
+        counted(len, start, step, dtype, place)
     }
     /// `steps` numbers from `start` to `end`, both included.
     ///
     /// # Errors
     /// `Runtime` for a negative number of steps.
-    pub fn linspace(start: f64, end: f64, steps: i64, dtype: DType, device: Device) -> Result<Tensor> {
+    pub fn linspace(start: f64, end: f64, steps: i64, dtype: DType, device: impl Into<Place>) -> Result<Tensor> {
+        let place = device.into();
         if steps < 0 {
             return Err(Error::runtime("number of steps must be non-negative"));
         }
@@ -57,7 +57,7 @@ impl Tensor {
         // PyTorch computes in the result's precision. Each half is counted from its own end, so that both ends are
         // exact.
         let wide = if dtype == DType::F32 { DType::F32 } else { DType::F64 };
-        let y = Tensor::empty(&Meta::new(&[n], wide, Device::CPU))?;
+        let y = Tensor::empty(&Meta::new(&[n], wide, Place::CPU))?;
         if let Some(out) = y.view_mut().as_slice_mut::<f32>() {
             let (a, b) = (start as f32, end as f32);
             let step = if n > 1 { (b - a) / (n - 1) as f32 } else { 0.0 };
@@ -69,7 +69,7 @@ impl Tensor {
             let at = |i| if i < n / 2 || n == 1 { start + step * i as f64 } else { end - step * (n - 1 - i) as f64 };
             out.iter_mut().enumerate().for_each(|(i, o)| *o = at(i));
         }
-        y.to_dtype(dtype)?.to_device(device)
+        y.to_dtype(dtype)?.to_device(place)
     }
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn spaced(
     end: Scalar,
     steps: i64,
     dtype: Option<DType>,
-    device: Device,
+    place: Place,
 ) -> Result<Tensor> {
     let complex = start.is_complex() || end.is_complex();
     let dtype = match dtype {
@@ -99,23 +99,23 @@ pub(crate) fn spaced(
         return Err(crate::ops::complex::unsupported(&format!("{name}_cpu"), dtype));
     }
     if !dtype.is_complex() {
-        return Tensor::linspace(start.to_f64(), end.to_f64(), steps, dtype, device);
+        return Tensor::linspace(start.to_f64(), end.to_f64(), steps, dtype, place);
     }
     let ((a, b), (c, d)) = (start.to_complex(), end.to_complex());
-    let part = |from: f64, to: f64| Tensor::linspace(from, to, steps, dtype.to_real(), device);
+    let part = |from: f64, to: f64| Tensor::linspace(from, to, steps, dtype.to_real(), place);
     crate::ops::complex::complex(&part(a, c)?, &part(b, d)?)
 }
 
 /// `start + step * i`, computed in a dtype that is wide enough.
-pub(super) fn counted(len: usize, start: Scalar, step: Scalar, dtype: DType, device: Device) -> Result<Tensor> {
+pub(super) fn counted(len: usize, start: Scalar, step: Scalar, dtype: DType, place: Place) -> Result<Tensor> {
     if len > i64::MAX as usize {
         return Err(Error::runtime("invalid size, possible overflow?"));
     }
     if dtype.is_stored() {
         return Err(crate::ops::complex::unsupported("arange_cpu", dtype));
     }
-    if device.kind == DeviceKind::Cpu {
-        let meta = Meta { dims: Dims::new(&[len]), dtype, device };
+    if place.in_memory() {
+        let meta = Meta { dims: Dims::new(&[len]), dtype, place };
         let y = Tensor::empty(&meta)?;
         torchtpu_kernels::for_dtype!(dtype, T => {
             if let Some(out) = y.view_mut().as_slice_mut::<T>() {
@@ -134,7 +134,7 @@ pub(super) fn counted(len: usize, start: Scalar, step: Scalar, dtype: DType, dev
         });
         return Ok(y);
     }
-    let i = dispatch::call(Prim::Iota(Iota { len, device }), &[])?;
+    let i = dispatch::call(Prim::Iota(Iota { len, place }), &[])?;
     let wide = match dtype {
         d if !d.is_float() => DType::I64,
         DType::F64 => DType::F64,
@@ -151,7 +151,7 @@ fn arange_dtype(xs: &[Scalar]) -> DType {
 }
 
 /// `start, start + step, ...` up to `end`, which is included.
-fn range(start: Scalar, end: Scalar, step: Scalar, o: (DType, Device)) -> Result<Tensor> {
+fn range(start: Scalar, end: Scalar, step: Scalar, o: (DType, Place)) -> Result<Tensor> {
     crate::warning::warn(
         "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with \
         Python's range builtin. Instead, use torch.arange, which produces values in [start, end).",
@@ -193,8 +193,8 @@ pub(crate) fn bound_of(name: &str, what: &str, a: &Args<'_>, i: usize) -> Result
 
 fn linspace_row(a: &Args<'_>) -> Result<crate::schema::Ret> {
     let (start, end) = (bound_of("linspace", "start", a, 0)?, bound_of("linspace", "end", a, 1)?);
-    let device = a.opt_device(5)?.unwrap_or(Device::CPU);
-    Ok(spaced("linspace", start, end, a.int(2)?, a.opt_dtype(3)?, device)?.into())
+    let place = a.opt_device(5)?.unwrap_or(Place::CPU);
+    Ok(spaced("linspace", start, end, a.int(2)?, a.opt_dtype(3)?, place)?.into())
 }
 
 /// Rows of numbers at equal distances.
@@ -205,7 +205,7 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| {
             let e = a.scalar(0)?;
-            let (d, dev) = options(a, 1, arange_dtype(&[e]), Device::CPU)?;
+            let (d, dev) = options(a, 1, arange_dtype(&[e]), Place::CPU)?;
             Ok(Tensor::arange(Scalar::Int(0), e, Scalar::Int(1), d, dev)?.into())
         },
         || plain(vec![n(5)]),
@@ -223,7 +223,7 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| {
             let (s, e) = (a.scalar(0)?, a.scalar(1)?);
-            let (d, dev) = options(a, 2, arange_dtype(&[s, e]), Device::CPU)?;
+            let (d, dev) = options(a, 2, arange_dtype(&[s, e]), Place::CPU)?;
             Ok(Tensor::arange(s, e, Scalar::Int(1), d, dev)?.into())
         },
         || plain(vec![n(1), n(5.5)]),
@@ -236,7 +236,7 @@ pub const ROWS: &[Row] = &[
         Tier::Composed,
         |a| {
             let (s, e, st) = (a.scalar(0)?, a.scalar(1)?, a.scalar(2)?);
-            let (d, dev) = options(a, 3, arange_dtype(&[s, e, st]), Device::CPU)?;
+            let (d, dev) = options(a, 3, arange_dtype(&[s, e, st]), Place::CPU)?;
             Ok(Tensor::arange(s, e, st, d, dev)?.into())
         },
         || plain(vec![n(5), n(0), n(-2)]),
@@ -261,7 +261,7 @@ pub const ROWS: &[Row] = &[
         "range(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, \
         bool? pin_memory=None) -> Tensor",
         Tier::Composed,
-        |a| Ok(range(a.scalar(0)?, a.scalar(1)?, Scalar::Int(1), options(a, 2, default_dtype(), Device::CPU)?)?.into()),
+        |a| Ok(range(a.scalar(0)?, a.scalar(1)?, Scalar::Int(1), options(a, 2, default_dtype(), Place::CPU)?)?.into()),
         || plain(vec![n(1), n(4)]),
     )
     .doc(
@@ -274,7 +274,7 @@ pub const ROWS: &[Row] = &[
         "range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, \
         Device? device=None, bool? pin_memory=None) -> Tensor",
         Tier::Composed,
-        |a| Ok(range(a.scalar(0)?, a.scalar(1)?, a.scalar(2)?, options(a, 3, default_dtype(), Device::CPU)?)?.into()),
+        |a| Ok(range(a.scalar(0)?, a.scalar(1)?, a.scalar(2)?, options(a, 3, default_dtype(), Place::CPU)?)?.into()),
         || plain(vec![n(1), n(3), n(0.5)]),
     )
     .scope(Scope::Function)

@@ -347,11 +347,11 @@ impl Fused for GridSampleBackward {
 
 fn check(x: &Tensor, grid: &Tensor) -> Result<()> {
     let (d, g) = (x.dims(), grid.dims());
-    if x.device() != grid.device() {
+    if x.place() != grid.place() {
         return Err(Error::runtime(format!(
             "grid_sampler(): expected input and grid to be on same device, but input is on {} and grid is on {}",
-            x.device(),
-            grid.device()
+            x.place(),
+            grid.place()
         )));
     }
     if d.first() != g.first() {
@@ -478,9 +478,9 @@ fn affine_points(theta: &Meta, size: &Dims, align_corners: bool) -> Result<Tenso
     let points: usize = out.iter().product();
     let line = |count: usize| -> Result<Tensor> {
         if count <= 1 {
-            return Tensor::zeros(&[count], theta.dtype, theta.device);
+            return Tensor::zeros(&[count], theta.dtype, theta.place);
         }
-        let x = Tensor::linspace(-1.0, 1.0, count as i64, theta.dtype, theta.device)?;
+        let x = Tensor::linspace(-1.0, 1.0, count as i64, theta.dtype, theta.place)?;
         if align_corners { Ok(x) } else { x.mul_scalar((count - 1) as f64)?.div_scalar(count as f64) }
     };
     // The coordinate of the last dimension comes first.
@@ -491,7 +491,7 @@ fn affine_points(theta: &Meta, size: &Dims, align_corners: bool) -> Result<Tenso
         let column = line(out[k])?.reshape_dims(Dims::new(&shape))?.expand_dims(&Dims::new(out))?;
         columns.push(column.reshape_dims(Dims::new(&[points]))?);
     }
-    columns.push(Tensor::ones(&[points], theta.dtype, theta.device)?);
+    columns.push(Tensor::ones(&[points], theta.dtype, theta.place)?);
     let base = crate::ops::concat::stack(&columns.iter().collect::<Vec<_>>(), 1)?;
     base.unsqueeze(0)?.expand_dims(&Dims::new(&[batch, points, d + 1]))
 }

@@ -4,7 +4,7 @@ use super::{count_up, guard, ok};
 use crate::ops::pointwise;
 use crate::ops::sort::host_of_classes;
 use crate::schema::{Numbers, Operand, Row, Sample, Scope, Tier, index as index_arg, n};
-use crate::{DType, DeviceKind, Error, Result, Tensor};
+use crate::{DType, Error, Held, Result, Tensor};
 
 /// `torch.nn.functional.one_hot`. With -1 classes, the number is the largest value plus one, which the host then reads.
 ///
@@ -20,11 +20,11 @@ pub fn one_hot(x: &Tensor, classes: i64) -> Result<Tensor> {
     let (negative, too_large) =
         ("Class values must be non-negative.", "Class values must be smaller than num_classes.");
     let mut x = x.clone();
-    let classes = match (classes, x.device().kind) {
-        (-1, DeviceKind::Meta) => {
+    let classes = match (classes, x.place().held()) {
+        (-1, Held::Abstract) => {
             return Err(Error::not_implemented("one_hot of a meta tensor needs the number of classes"));
         }
-        (-1, _) | (_, DeviceKind::Cpu) => {
+        (-1, _) | (_, Held::Memory) => {
             let host = if classes == -1 { host_of_classes(&x)? } else { x.detach() };
             let values = host.to_vec::<i64>()?;
             if values.iter().any(|&v| v < 0) {
@@ -36,17 +36,17 @@ pub fn one_hot(x: &Tensor, classes: i64) -> Result<Tensor> {
             }
             if classes == -1 { most } else { classes }
         }
-        (n, DeviceKind::Tpu | DeviceKind::Mesh) => {
+        (n, Held::Handle) => {
             let error = move |v: i64| Error::runtime(if v < 0 { negative } else { too_large }).in_op("one_hot");
             x = guard(&x, 0, n.max(0) as usize, error)?;
             n
         }
-        (n, DeviceKind::Meta) => n,
+        (n, Held::Abstract) => n,
     };
     if classes < 1 {
         return Err(Error::runtime("num_classes should be positive"));
     }
-    x.unsqueeze(-1)?.eq(&count_up(classes as usize, x.device())?)?.to_dtype(DType::I64)
+    x.unsqueeze(-1)?.eq(&count_up(classes as usize, x.place())?)?.to_dtype(DType::I64)
 }
 
 /// `torch.isin`: whether each element is one of the test elements.
@@ -101,7 +101,7 @@ pub const ROWS: &[Row] = &[
         |a| {
             // The choice of the overload treats a number as a tensor.
             let (x, test) = (own(a.operand(0)?)?, own(a.operand(1)?)?);
-            let test = if test.is_wrapped_number() { test.to_device(x.device())? } else { test };
+            let test = if test.is_wrapped_number() { test.to_device(x.place())? } else { test };
             ok(isin(&x, &test, a.bool(3)?))
         },
         || vec![Sample::new(vec![index_arg(&[2, 3], 9), index_arg(&[4], 9)]).no_gradient()],
@@ -133,7 +133,7 @@ pub const ROWS: &[Row] = &[
         "isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) \
         -> Tensor",
         Tier::Composed,
-        |a| ok(isin(&own(a.operand(0)?)?.to_device(a.tensor(1)?.device())?, a.tensor(1)?, a.bool(3)?)),
+        |a| ok(isin(&own(a.operand(0)?)?.to_device(a.tensor(1)?.place())?, a.tensor(1)?, a.bool(3)?)),
         || vec![Sample::new(vec![n(2), index_arg(&[4], 4)]).no_gradient()],
     )
     .scope(Scope::Function)

@@ -37,7 +37,7 @@ fn check_along(op: &str, x: &Tensor, index: &Tensor, dim: usize) -> Result<()> {
         )));
     }
     // On `cpu` the error of the kernel names the index.
-    if x.device().kind.has_backend() && index.numel() > 0 && x.dims().get(dim) == Some(&0) {
+    if x.place().has_handle() && index.numel() > 0 && x.dims().get(dim) == Some(&0) {
         return Err(Error::runtime(format!("index is out of bounds for dimension {dim} with size 0")));
     }
     for d in 0..x.dims().len() {
@@ -82,7 +82,7 @@ impl Op for Gather {
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         check_along("gather", x[0], x[1], self.dim)?;
-        Ok(Meta { dims: *x[1].dims(), dtype: x[0].dtype(), device: same_device(x)? })
+        Ok(Meta { dims: *x[1].dims(), dtype: x[0].dtype(), place: same_device(x)? })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let text = |along: &str| text(&x[0].dims, &x[1].dims, self.dim, along);
@@ -164,7 +164,7 @@ impl Op for Scatter {
             let name = format!("scatter_gather_tensor_cpu_reduce_{name}");
             return Err(crate::ops::complex::unsupported(&name, x[0].dtype()));
         }
-        Ok(Meta { device: same_device(x)?, ..*x[0].meta() })
+        Ok(Meta { place: same_device(x)?, ..*x[0].meta() })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let text = |along: &str| text(&x[0].dims, &x[1].dims, self.dim, along);
@@ -409,12 +409,12 @@ fn scatter_kind(
         }
     }
     // Only the part of the source with the index's sizes is read.
-    let mut s1 =
-        if src.dims().is_empty() && !index.dims().is_empty() && src.device() == x.device() && src.requires_grad() {
-            at_least_1d(src)?
-        } else {
-            src.clone()
-        };
+    let mut s1 = if src.dims().is_empty() && !index.dims().is_empty() && src.place() == x.place() && src.requires_grad()
+    {
+        at_least_1d(src)?
+    } else {
+        src.clone()
+    };
     if !s1.dims().is_empty() {
         if s1.dims().len() != i1.dims().len() || (0..i1.dims().len()).any(|d| i1.dims()[d] > s1.dims()[d]) {
             return Err(Error::runtime(format!(

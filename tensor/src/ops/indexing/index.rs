@@ -10,7 +10,7 @@ use crate::policy::{Policies, Policy};
 use crate::schema::{
     Args, Fill, Operand, Row, Sample, SampleArg, Scope, Tier, mask as mask_arg, n, t, warn_of_repeated,
 };
-use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, inplace};
+use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, inplace};
 use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::index as kernels;
 use torchtpu_stablehlo::{ElementType, GatherDims, ScatterDims, ScatterKind as Join};
@@ -61,7 +61,7 @@ impl Op for Index {
         true
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
-        Ok(Meta { dims: reached(x[0], &x[1..])?, dtype: x[0].dtype(), device: same_device(x)? })
+        Ok(Meta { dims: reached(x[0], &x[1..])?, dtype: x[0].dtype(), place: same_device(x)? })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let (places, indexed) = (list("p", x[1].dims.len()), all_whole(x.len() - 1));
@@ -147,7 +147,7 @@ impl Op for IndexPut {
                 "shape mismatch: value tensor of shape {v} cannot be broadcast to indexing result of shape {to}"
             )));
         }
-        Ok(Meta { device: same_device(x)?, ..*x[0].meta() })
+        Ok(Meta { place: same_device(x)?, ..*x[0].meta() })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         // Values that are added may come in parts. Values that replace depend on the order.
@@ -234,7 +234,7 @@ fn positions_of(x: &Tensor, indices: &[Option<Tensor>]) -> Result<Vec<Option<Ten
                     }
                 }
                 let found = nonzero(index)?;
-                let found = to_device(&found, x.device())?;
+                let found = to_device(&found, x.place())?;
                 if index.dims().is_empty() {
                     return Err(Error::not_implemented("indexing with a 0-dimensional mask is not supported")
                         .note("use x.unsqueeze(0)[mask.unsqueeze(0)]"));
@@ -244,13 +244,13 @@ fn positions_of(x: &Tensor, indices: &[Option<Tensor>]) -> Result<Vec<Option<Ten
                 }
             }
             DType::I64 | DType::I32 => {
-                if index.device() != x.device() && index.device().kind != DeviceKind::Cpu {
+                if index.place() != x.place() && !index.place().in_memory() {
                     return Err(Error::runtime(format!(
                         "indices should be either on cpu or on the same device as the indexed tensor ({})",
-                        x.device()
+                        x.place()
                     )));
                 }
-                all.push(Some(to_device(index, x.device())?));
+                all.push(Some(to_device(index, x.place())?));
             }
             _ => return Err(Error::index("tensors used as indices must be long, int, byte or bool tensors")),
         }
@@ -382,10 +382,10 @@ pub fn index(x: &Tensor, indices: &[Option<Tensor>]) -> Result<Tensor> {
 /// # Errors
 /// `Index` for indices that do not fit or are out of range, `Runtime` for values that do not.
 pub fn index_put(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool) -> Result<Tensor> {
-    let values = if values.dims().is_empty() && values.device().kind == DeviceKind::Cpu {
+    let values = if values.dims().is_empty() && values.place().in_memory() {
         values.clone()
     } else {
-        to_device(values, x.device())?
+        to_device(values, x.place())?
     };
     if x.dtype() != values.dtype() {
         Plan::new(x, indices)?; // errors of the indices come first
@@ -439,7 +439,7 @@ fn check_expands(values: &Tensor, to: &Dims) -> Result<()> {
 /// nothing. `None` for other expressions.
 fn put_by_mask(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumulate: bool) -> Result<Option<Tensor>> {
     // On `cpu`, adding at the positions costs less than adding zeros elsewhere.
-    if accumulate && x.device().kind == DeviceKind::Cpu {
+    if accumulate && x.place().in_memory() {
         return Ok(None);
     }
     let mut given = indices.iter().enumerate().filter_map(|(d, i)| i.as_ref().map(|i| (d, i)));
@@ -469,7 +469,7 @@ fn put_by_mask(x: &Tensor, indices: &[Option<Tensor>], values: &Tensor, accumula
     let values = values.reshape_dims(dims)?;
     let mut mask_dims = *mask.dims();
     (0..rest).for_each(|_| mask_dims.push(1));
-    let mask = to_device(mask, x.device())?.to_dtype(DType::Bool)?.reshape_dims(mask_dims)?;
+    let mask = to_device(mask, x.place())?.to_dtype(DType::Bool)?.reshape_dims(mask_dims)?;
     if !accumulate {
         return dispatch::call_update(Prim::Select(pointwise::Select), &[&mask, &values, x], 2).map(Some);
     }
@@ -499,7 +499,7 @@ fn index_samples() -> Vec<Sample> {
 fn put_into_repeated(row: &Row, x: &Tensor, args: &Args<'_>) -> Result<()> {
     warn_of_repeated("index_put_", "tensor[indices] = tensor")?;
     let none = Tensor::zeros_like_meta(&x.meta().with_dtype(DType::Bool))?;
-    let ones = Tensor::ones(args.tensor(2)?.dims(), DType::Bool, x.device())?;
+    let ones = Tensor::ones(args.tensor(2)?.dims(), DType::Bool, x.place())?;
     let is_hit = index_put(&none, args.opt_tensors(1)?, &ones, false)?;
     inplace::assign_repeated(x, &row.call_on(x, args)?, &is_hit)
 }

@@ -50,7 +50,7 @@ impl Op for IndexSelect {
         }
         let mut dims = *x[0].dims();
         dims.set(self.dim, x[1].dims()[0]);
-        Ok(Meta { dims, dtype: x[0].dtype(), device: same_device(x)? })
+        Ok(Meta { dims, dtype: x[0].dtype(), place: same_device(x)? })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let dims: Vec<String> = names("d", x[0].dims.len()).collect();
@@ -134,7 +134,7 @@ impl Op for IndexAdd {
                 x[1].dims()[0]
             )));
         }
-        Ok(Meta { device: same_device(x)?, ..*x[0].meta() })
+        Ok(Meta { place: same_device(x)?, ..*x[0].meta() })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let dims: Vec<String> = names("d", x[0].dims.len()).collect();

@@ -9,7 +9,7 @@ use crate::schema::{
     Aliasing, Args, Numbers, Operand, OutDType, Ret, Row, Sample, Scope, Tier, index as index_arg, mask as mask_arg,
     messages, n, t,
 };
-use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, inplace, samples, state};
+use crate::{DType, Dims, Error, Held, Meta, Place, Result, Scalar, Tensor, dispatch, inplace, samples, state};
 use torchtpu_kernels::index as kernels;
 
 fn check_mask(op: &str, mask: &Tensor) -> Result<()> {
@@ -58,7 +58,7 @@ fn masked_fill_(a: &Args<'_>) -> Result<Ret> {
 /// # Errors
 /// The errors of reading the values.
 pub fn nonzero(x: &Tensor) -> Result<Tensor> {
-    if x.device().kind == DeviceKind::Meta {
+    if x.place().is_abstract() {
         return Err(Error::not_implemented("nonzero of a meta tensor: its number of rows depends on the values"));
     }
     if x.dtype().is_stored() {
@@ -66,14 +66,14 @@ pub fn nonzero(x: &Tensor) -> Result<Tensor> {
     }
     // A planned device has no values. Take the first elements for those that are not zero.
     let host = crate::backend::fetch_sizes(x, x.numel(), |rows| {
-        count_up(x.numel(), Device::CPU)?.lt_scalar(rows as i64)?.reshape_dims(*x.dims())
+        count_up(x.numel(), Place::CPU)?.lt_scalar(rows as i64)?.reshape_dims(*x.dims())
     })?;
     let found = kernels::count_nonzero(&host.view());
-    let y = Tensor::empty(&Meta::new(&[found, x.dims().len()], DType::I64, Device::CPU))?;
+    let y = Tensor::empty(&Meta::new(&[found, x.dims().len()], DType::I64, Place::CPU))?;
     if y.numel() > 0 {
         kernels::nonzero(&host.view(), &mut y.view_mut());
     }
-    to_device(&y, x.device())
+    to_device(&y, x.place())
 }
 
 /// `torch.masked_select`: the elements where the mask is true, as a vector. On a device the host reads the mask.
@@ -87,7 +87,7 @@ pub fn masked_select(x: &Tensor, mask: &Tensor) -> Result<Tensor> {
     crate::op::check_same_device(x, mask)?;
     let dims = crate::op::broadcast_dims(x.dims(), mask.dims())?;
     let (x, mask) = (x.expand_dims(&dims)?, mask.expand_dims(&dims)?);
-    if x.device().kind == DeviceKind::Cpu && !crate::graph::may_need_grad(&[&x]) {
+    if x.place().in_memory() && !crate::graph::may_need_grad(&[&x]) {
         let y = Tensor::empty(&x.meta().with_dims(Dims::new(&[kernels::count_nonzero(&mask.view())])))?;
         kernels::masked_select(&x.resolved()?.view(), &mask.view(), &mut y.view_mut());
         return Ok(y);
@@ -102,11 +102,11 @@ pub fn masked_select(x: &Tensor, mask: &Tensor) -> Result<Tensor> {
 /// `Runtime` for a mask that is not `bool`, dtypes or devices that differ, or too few elements.
 pub fn masked_scatter(x: &Tensor, mask: &Tensor, source: &Tensor) -> Result<Tensor> {
     crate::op::same_device(&[x, mask, source])?;
-    if let Some(other) = [mask, source].into_iter().find(|t| t.device() != x.device()) {
+    if let Some(other) = [mask, source].into_iter().find(|t| t.place() != x.place()) {
         return Err(Error::runtime(format!(
             "masked_scatter: expected self, mask and source to be on the same device but got {} and {}",
-            x.device(),
-            other.device()
+            x.place(),
+            other.place()
         )));
     }
     if x.dtype() != source.dtype() {
@@ -136,9 +136,9 @@ pub fn masked_scatter(x: &Tensor, mask: &Tensor, source: &Tensor) -> Result<Tens
     };
     let n = source.numel();
     let flat = mask.reshape(&[-1])?;
-    let flat = match x.device().kind {
-        DeviceKind::Cpu if kernels::count_nonzero(&mask.view()) > n => return Err(too_few()),
-        DeviceKind::Tpu | DeviceKind::Mesh => state::no_grad(|| {
+    let flat = match x.place().held() {
+        Held::Memory if kernels::count_nonzero(&mask.view()) > n => return Err(too_few()),
+        Held::Handle => state::no_grad(|| {
             let ones = crate::ops::reduce::reduce(crate::ops::reduce::ReduceKind::Sum, &flat, None, false)?;
             defer(&ones.gt_scalar(n as i64)?, too_few().in_op("masked_scatter"))?.tied(&flat)
         })?,
@@ -147,9 +147,9 @@ pub fn masked_scatter(x: &Tensor, mask: &Tensor, source: &Tensor) -> Result<Tens
     let mask = flat.reshape_dims(dims)?;
     if n == 0 {
         // On a device, the mask decides whether the result is an error.
-        return if x.device().kind.has_backend() { pointwise::select(&mask, &x, &x) } else { Ok(x) };
+        return if x.place().has_handle() { pointwise::select(&mask, &x, &x) } else { Ok(x) };
     }
-    if x.device().kind == DeviceKind::Cpu && !crate::graph::may_need_grad(&[&x, source]) {
+    if x.place().in_memory() && !crate::graph::may_need_grad(&[&x, source]) {
         let destination = if is_widened { None } else { inplace::destination(&x, &[&mask, source])? };
         let y = match destination {
             Some(y) => y,
@@ -175,7 +175,7 @@ fn nonzero_static(x: &Tensor, size: i64, fill: i64) -> Result<Tensor> {
     }
     let (x, size) = (x.detach(), size as usize);
     let rank = x.dims().len();
-    let full = |dims: &[usize]| Tensor::full(dims, fill, DType::I64, x.device());
+    let full = |dims: &[usize]| Tensor::full(dims, fill, DType::I64, x.place());
     if rank == 0 || x.numel() == 0 || size == 0 {
         return full(&[size, rank]);
     }
@@ -185,8 +185,8 @@ fn nonzero_static(x: &Tensor, size: i64, fill: i64) -> Result<Tensor> {
     let beyond = Tensor::number(Scalar::Int(size as i64), DType::I64)?;
     let fits = found.logical_and(&number.lt_scalar(size as i64)?)?;
     let place = pointwise::select(&fits, &number, &beyond)?;
-    let none = Tensor::full(&[size + 1], -1, DType::I64, x.device())?;
-    let at = index_copy(&none, 0, &place, &count_up(x.numel(), x.device())?)?.narrow(0, 0, size as i64)?;
+    let none = Tensor::full(&[size + 1], -1, DType::I64, x.place())?;
+    let at = index_copy(&none, 0, &place, &count_up(x.numel(), x.place())?)?.narrow(0, 0, size as i64)?;
     let missing = at.lt_scalar(0)?;
     let filler = Tensor::number(Scalar::Int(fill), DType::I64)?;
     let mut columns = Vec::new();

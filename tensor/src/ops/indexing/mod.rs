@@ -33,7 +33,7 @@ pub use triangle::{diag_embed, tril, triu};
 
 use crate::op::{Func, Prim, Value};
 use crate::schema::{Operand, Ret, SampleArg};
-use crate::{DType, Device, Dims, Error, Meta, Result, Scalar, Tensor, backend, dispatch, inplace, state};
+use crate::{DType, Dims, Error, Meta, Place, Result, Scalar, Tensor, backend, dispatch, inplace, state};
 use torchtpu_stablehlo::{Direction, ElementType, ScatterKind as Join};
 
 /// The narrowest type that holds every position in `0..size`: TPUs have no 64-bit integers.
@@ -86,7 +86,7 @@ impl Check {
     /// Return `x`, tied to the check: if the check fails, its error belongs to every value that is computed from the
     /// result. Call it before another op is recorded.
     pub(crate) fn tied(self, x: &Tensor) -> Result<Tensor> {
-        // The device ties the next copy: see `Backend::defer_check`.
+        // The device ties the next copy: see `Representation::defer_check`.
         if self.is_open { dispatch::call(Prim::Copy(super::convert::Copy), &[x]) } else { Ok(x.clone()) }
     }
 }
@@ -98,7 +98,7 @@ pub(crate) fn guard(
     size: usize,
     error: impl FnOnce(i64) -> Error + Send + Sync + 'static,
 ) -> Result<Tensor> {
-    if !index.device().kind.has_backend() || index.numel() == 0 {
+    if !index.place().has_handle() || index.numel() == 0 {
         return Ok(index.clone());
     }
     state::no_grad(|| {
@@ -131,7 +131,7 @@ pub(crate) fn defer_index(
             None => error,
         }
     };
-    let is_open = backend::of(worst.device())?.defer_check(worst.device_value()?, Box::new(error))?;
+    let is_open = backend::of(worst.place())?.defer_check(worst.device_value()?, Box::new(error))?;
     Ok(Check { is_open })
 }
 
@@ -172,8 +172,8 @@ fn copy_of(x: &Tensor, y: &Tensor) {
 }
 
 /// 0, 1, .. in a new one-dimensional tensor.
-pub(crate) fn count_up(n: usize, device: Device) -> Result<Tensor> {
-    dispatch::call(Prim::Iota(super::creation::Iota { len: n, device }), &[])
+pub(crate) fn count_up(n: usize, place: Place) -> Result<Tensor> {
+    dispatch::call(Prim::Iota(super::creation::Iota { len: n, place }), &[])
 }
 
 fn zeros_like(m: &Meta) -> Result<Tensor> {
@@ -205,8 +205,8 @@ fn fill_value(op: &str, x: &Tensor, value: Operand<'_>) -> Result<Tensor> {
     }
 }
 
-fn to_device(x: &Tensor, device: Device) -> Result<Tensor> {
-    if x.device() == device { Ok(x.clone()) } else { x.to_device(device) }
+fn to_device(x: &Tensor, place: Place) -> Result<Tensor> {
+    if x.place() == place { Ok(x.clone()) } else { x.to_device(place) }
 }
 
 fn ok(t: Result<Tensor>) -> Result<Ret> {

@@ -5,13 +5,13 @@ use crate::op::normalize_dim;
 use crate::ops::pointwise;
 use crate::policy::{Policies, Policy};
 use crate::schema::{OutDType, Row, Sample, Scope, Tier, messages, n, t};
-use crate::{DType, Device, Dims, Error, Meta, Result, Scalar, Tensor, samples};
+use crate::{DType, Dims, Error, Meta, Place, Result, Scalar, Tensor, samples};
 
 /// Row and column numbers of a matrix as `[rows, 1]` and `[1, columns]`, for comparisons.
-fn rows_and_columns(rows: usize, columns: usize, device: Device) -> Result<(Tensor, Tensor)> {
+fn rows_and_columns(rows: usize, columns: usize, place: Place) -> Result<(Tensor, Tensor)> {
     Ok((
-        count_up(rows, device)?.view_dims(Dims::new(&[rows, 1]))?,
-        count_up(columns, device)?.view_dims(Dims::new(&[1, columns]))?,
+        count_up(rows, place)?.view_dims(Dims::new(&[rows, 1]))?,
+        count_up(columns, place)?.view_dims(Dims::new(&[1, columns]))?,
     ))
 }
 
@@ -23,7 +23,7 @@ fn triangle(x: &Tensor, diagonal: i64, lower: bool) -> Result<Tensor> {
             if lower { "tril" } else { "triu" }
         )));
     }
-    let (i, j) = rows_and_columns(x.dims()[r - 2], x.dims()[r - 1], x.device())?;
+    let (i, j) = rows_and_columns(x.dims()[r - 2], x.dims()[r - 1], x.place())?;
     let d = j.sub(&i)?;
     let keep = if lower { d.le_scalar(diagonal)? } else { d.ge_scalar(diagonal)? };
     pointwise::select(&keep, x, &Tensor::number(Scalar::Int(0), x.dtype())?)
@@ -46,7 +46,7 @@ pub fn triu(x: &Tensor, diagonal: i64) -> Result<Tensor> {
 }
 
 /// Positions of a triangle's elements, row by row. They follow from the sizes alone.
-fn triangle_indices(rows: i64, columns: i64, offset: i64, lower: bool, dtype: DType, device: Device) -> Result<Tensor> {
+fn triangle_indices(rows: i64, columns: i64, offset: i64, lower: bool, dtype: DType, place: Place) -> Result<Tensor> {
     if rows < 0 || columns < 0 {
         return Err(Error::runtime(format!(
             "{} must be non-negative, got {}",
@@ -63,7 +63,7 @@ fn triangle_indices(rows: i64, columns: i64, offset: i64, lower: bool, dtype: DT
     let left = (last - first) * (first + last - 1 + 2 * shift) / 2 + (m - last) * n;
     let count = if lower { left } else { m * n - left };
     let count = usize::try_from(count).map_err(|_| Error::runtime("numel: integer multiplication overflow"))?;
-    let y = Tensor::empty(&Meta::new(&[2, count], DType::I64, Device::CPU))?;
+    let y = Tensor::empty(&Meta::new(&[2, count], DType::I64, Place::CPU))?;
     if let Some(out) = y.view_mut().as_slice_mut::<i64>() {
         let (i, j) = out.split_at_mut(count);
         let (some, parts) = if lower { (first as i64..rows, 0) } else { (0..last as i64, 1) };
@@ -73,7 +73,7 @@ fn triangle_indices(rows: i64, columns: i64, offset: i64, lower: bool, dtype: DT
         });
         i.iter_mut().zip(j).zip(places).for_each(|((i, j), place)| (*i, *j) = place);
     }
-    y.to_dtype(dtype)?.to_device(device)
+    y.to_dtype(dtype)?.to_device(place)
 }
 
 /// `torch.diag_embed`: matrices with the last dimension on a diagonal.
@@ -94,7 +94,7 @@ pub fn diag_embed(x: &Tensor, offset: i64, dim1: i64, dim2: i64) -> Result<Tenso
     around[r - 1].1 = i64::try_from(offset.unsigned_abs()).unwrap_or(i64::MAX);
     let line = crate::ops::pad::pad_constant(x, &around, Scalar::Int(0))?;
     let side = line.dims()[r - 1];
-    let (i, j) = rows_and_columns(side, side, x.device())?;
+    let (i, j) = rows_and_columns(side, side, x.place())?;
     let on = j.sub(&i)?.eq_scalar(offset)?;
     let spread = if offset >= 0 { line.unsqueeze(-1)? } else { line.unsqueeze(-2)? };
     let y = pointwise::select(&on, &spread, &Tensor::number(Scalar::Int(0), x.dtype())?)?;
@@ -157,7 +157,7 @@ pub const ROWS: &[Row] = &[
                 a.int(2)?,
                 true,
                 long_or(a, 3)?,
-                a.opt_device(5)?.unwrap_or(Device::CPU),
+                a.opt_device(5)?.unwrap_or(Place::CPU),
             ))
         },
         || vec![Sample::new(vec![n(3), n(4), n(-1)]).no_gradient()],
@@ -179,7 +179,7 @@ pub const ROWS: &[Row] = &[
                 a.int(2)?,
                 false,
                 long_or(a, 3)?,
-                a.opt_device(5)?.unwrap_or(Device::CPU),
+                a.opt_device(5)?.unwrap_or(Place::CPU),
             ))
         },
         || vec![Sample::new(vec![n(3), n(4), n(1)]).no_gradient()],

@@ -49,7 +49,7 @@ impl Fused for Det {
         let diagonal = pointwise::select_scalar(&diagonal.eq_scalar(0.0)?, tiny, &diagonal)?;
         let lu = with_diagonal(&lu, &diagonal)?;
         let (n, _) = matrix_size(a.meta());
-        let steps = crate::ops::indexing::count_up(n, a.device())?.add_scalar(1)?;
+        let steps = crate::ops::indexing::count_up(n, a.place())?.add_scalar(1)?;
         let odd = pivots.ne(&steps.to_dtype(DType::I32)?)?.to_dtype(DType::I64)?.sum_dim(&[-1], false)?;
         let odd = odd.remainder(&Tensor::number(Scalar::Int(2), DType::I64)?)?.eq_scalar(1)?;
         let product = diagonal.prod_dim(-1, false)?;
@@ -84,14 +84,14 @@ const MINORS: usize = 48;
 fn cofactors(a: &Tensor) -> Result<Tensor> {
     let (n, _) = matrix_size(a.meta());
     let rest: Vec<i64> = memory::collect((0..n).flat_map(|i| (0..n).filter(move |j| *j != i)).map(|j| j as i64));
-    let rest = Tensor::from_slice_on(&rest, &[rest.len()], a.device())?;
+    let rest = Tensor::from_slice_on(&rest, &[rest.len()], a.place())?;
     let batch: Vec<i64> = a.dims()[..a.dims().len() - 2].iter().map(|n| *n as i64).collect();
     let (n, m) = (n as i64, n as i64 - 1);
     let sizes = |last: [i64; 4]| batch.iter().copied().chain(last).collect::<Vec<i64>>();
     let minors = crate::ops::indexing::index_select(&crate::ops::indexing::index_select(a, -2, &rest)?, -1, &rest)?;
     let minors = minors.reshape(&sizes([n, m, n, m]))?.transpose(-3, -2)?;
     let signs: Vec<f64> = memory::collect((0..n * n).map(|k| if (k / n + k % n) % 2 == 0 { 1.0 } else { -1.0 }));
-    let signs = Tensor::from_slice_on(&signs, &[n as usize, n as usize], a.device())?.to_dtype(a.dtype())?;
+    let signs = Tensor::from_slice_on(&signs, &[n as usize, n as usize], a.place())?.to_dtype(a.dtype())?;
     dispatch::call(Prim::Det(Det), &[&minors])?.mul(&signs)
 }
 

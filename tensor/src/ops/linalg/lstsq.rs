@@ -6,7 +6,7 @@ use super::svd::svdvals;
 use super::{any, batch_and, matrix_size, same_batch, tuple};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Ret, Row, Sample, SampleArg, Scope, Tier, t};
-use crate::{DType, DeviceKind, Error, Result, Scalar, Tensor};
+use crate::{DType, Error, Result, Scalar, Tensor};
 
 /// Least squares: among all `x` with the smallest `|a x - b|`, the one with the smallest `|x|`.
 fn lstsq(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) -> Result<Ret> {
@@ -43,7 +43,7 @@ fn lstsq(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) -> Re
     let epsilon = if real == DType::F64 { f64::EPSILON } else { f32::EPSILON.into() };
     let rcond = rcond.unwrap_or(epsilon * m.max(n) as f64);
     let batch = batch_and(a.dims(), &[]);
-    let empty = |dtype: DType| Tensor::zeros(&[0], dtype, a.device());
+    let empty = |dtype: DType| Tensor::zeros(&[0], dtype, a.place());
     // `gels` assumes full rank.
     let cut = if driver == "gels" { 0.0 } else { rcond };
     let x = pinv("linalg.pinv", &a, number(&a, Some(0.0))?, number(&a, Some(cut))?, false)?.matmul(&columns)?;
@@ -59,7 +59,7 @@ fn lstsq(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>) -> Re
         Ok::<_, Error>((rank, values))
     })?;
     let all_full = || -> Result<bool> {
-        if driver == "gels" || a.device().kind == DeviceKind::Meta || rank.numel() == 0 {
+        if driver == "gels" || a.place().is_abstract() || rank.numel() == 0 {
             return Ok(true);
         }
         let least = crate::no_grad(|| rank.reshape(&[-1])?.amin(&[0], false))?;

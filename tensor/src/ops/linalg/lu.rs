@@ -203,7 +203,7 @@ fn lu_factor(x: &Tensor, pivot: bool, checked: bool) -> Result<Outs> {
 /// The permutation as a matrix.
 fn permutation_matrix(pivots: &Tensor, rows: usize, like: &Tensor) -> Result<Tensor> {
     let order = permutation(pivots, rows, false)?;
-    let row = crate::ops::indexing::count_up(rows, order.device())?.unsqueeze(-1)?;
+    let row = crate::ops::indexing::count_up(rows, order.place())?.unsqueeze(-1)?;
     row.eq(&order.unsqueeze(-2)?)?.to_dtype(like.dtype())
 }
 
@@ -234,7 +234,7 @@ fn lu_unpack(lu: &Tensor, pivots: &Tensor, data: bool, places: bool) -> Result<R
             function is intended to be used with the output produced by torch.linalg.lu_factor",
         ));
     }
-    let none = || Tensor::zeros(&[0], lu.dtype(), lu.device());
+    let none = || Tensor::zeros(&[0], lu.dtype(), lu.place());
     let p = if places { permutation_matrix(pivots, m, lu)? } else { none()? };
     let (l, u) = if data { (lower_part(lu)?, upper_part(lu)?) } else { (none()?, none()?) };
     tuple([p, l, u])

@@ -43,7 +43,7 @@ pub use triangular::SolveTriangular;
 
 use crate::op::{Outs, Prim, Saved, broadcast_dims};
 use crate::schema::{Fill, Ret, Sample, SampleArg};
-use crate::{DType, Device, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
+use crate::{DType, Device, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 use torchtpu_kernels::memory;
 
 /// Run `body` with `$t` as the type of the elements.
@@ -120,10 +120,10 @@ fn fetched(x: &Tensor) -> Result<Tensor> {
 
 /// Run an op on the host, and bring the results back.
 fn on_host(op: Prim, x: &[&Tensor]) -> Result<Outs> {
-    let device = x[0].device();
+    let place = x[0].place();
     let host: Vec<Tensor> = x.iter().map(|t| fetched(t)).collect::<Result<_>>()?;
     let y = dispatch::call_n(op, &host.iter().collect::<Vec<_>>())?;
-    y.iter().map(|y| y.to_device(device)).collect()
+    y.iter().map(|y| y.to_device(place)).collect()
 }
 
 /// Refuse tensors that are not batches of matrices.
@@ -166,7 +166,7 @@ fn adjoint(x: &Tensor) -> Result<Tensor> {
 
 /// An `n` by `m` matrix with ones on its diagonal.
 fn identity(n: usize, m: usize, like: &Tensor) -> Result<Tensor> {
-    Tensor::eye(n as i64, m as i64, like.dtype(), like.device())
+    Tensor::eye(n as i64, m as i64, like.dtype(), like.place())
 }
 
 /// `x` with its columns multiplied by `by`.
@@ -177,7 +177,7 @@ fn times_columns(x: &Tensor, by: &Tensor) -> Result<Tensor> {
 /// `x` with the diagonals of its matrices replaced.
 fn with_diagonal(x: &Tensor, by: &Tensor) -> Result<Tensor> {
     let n = x.dims()[x.dims().len() - 1];
-    let on = super::indexing::count_up(n, x.device())?;
+    let on = super::indexing::count_up(n, x.place())?;
     let on = on.unsqueeze(1)?.eq(&on)?;
     super::pointwise::select(&on, &by.unsqueeze(-1)?.to_dtype(x.dtype())?, x)
 }
@@ -231,7 +231,7 @@ fn expect_float(name: &str, x: &Tensor) -> Result<()> {
 
 /// Raise an error if a code reports a failure. A meta tensor has no codes.
 fn check(info: &Tensor, error: impl FnOnce(String, i64) -> Error) -> Result<()> {
-    if info.device().kind == DeviceKind::Meta {
+    if info.place().is_abstract() {
         return Ok(());
     }
     match failure(info)? {
@@ -294,7 +294,7 @@ fn over_differences(x: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
 
 /// Refuse a loss that depends on the phase of vectors, which is arbitrary. The diagonal of `V^H gV` must be real.
 fn expect_no_phase(name: &str, what: &str, diagonal: &Tensor) -> Result<()> {
-    if !diagonal.dtype().is_complex() || diagonal.device().kind == DeviceKind::Meta {
+    if !diagonal.dtype().is_complex() || diagonal.place().is_abstract() {
         return Ok(());
     }
     let is_real = crate::no_grad(|| {

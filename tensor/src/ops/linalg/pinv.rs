@@ -82,7 +82,7 @@ impl Fused for Pinv {
 /// The tolerances below which singular values count as zero: absolute, and relative to the largest one.
 pub(super) fn tolerances(x: &Tensor, atol: Option<Tensor>, rtol: Option<Tensor>) -> Result<Pair> {
     let real = x.dtype().to_real();
-    let meta = |dims: Dims| Meta { dims, dtype: real, device: x.device() };
+    let meta = |dims: Dims| Meta { dims, dtype: real, place: x.place() };
     let zero = || Tensor::full_meta(&meta(Dims::EMPTY), Scalar::Int(0));
     let (m, n) = matrix_size(x.meta());
     let epsilon = if real == DType::F64 { f64::EPSILON } else { f32::EPSILON.into() } * m.max(n) as f64;
@@ -96,7 +96,7 @@ pub(super) fn tolerances(x: &Tensor, atol: Option<Tensor>, rtol: Option<Tensor>)
 }
 
 pub(super) fn number(x: &Tensor, v: Option<f64>) -> Result<Option<Tensor>> {
-    let meta = Meta { dims: Dims::EMPTY, dtype: x.dtype().to_real(), device: x.device() };
+    let meta = Meta { dims: Dims::EMPTY, dtype: x.dtype().to_real(), place: x.place() };
     v.map(|v| Tensor::full_meta(&meta, Scalar::Float(v))).transpose()
 }
 

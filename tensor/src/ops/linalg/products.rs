@@ -83,7 +83,7 @@ fn powers(x: &Tensor, columns: i64) -> Result<Tensor> {
     let x = x.unsqueeze(-1)?.expand(&sizes)?;
     sizes[last as usize] = 1;
     let dims: Vec<usize> = sizes.iter().map(|&n| n as usize).collect();
-    let one = Tensor::ones(&dims, x.dtype(), x.device())?;
+    let one = Tensor::ones(&dims, x.dtype(), x.place())?;
     if columns == 1 {
         return Ok(one);
     }
@@ -137,11 +137,11 @@ fn multi_dot(xs: &[&Tensor]) -> Result<Tensor> {
                 x.dtype().c_name()
             )));
         }
-        if x.device() != xs[0].device() {
+        if x.place() != xs[0].place() {
             return Err(Error::runtime(format!(
                 "multi_dot(): all tensors must be on the same device but tensor 0 is on {} and tensor {i} on {}",
-                xs[0].device(),
-                x.device()
+                xs[0].place(),
+                x.place()
             )));
         }
         m.push(match (i, x.dims().len()) {
@@ -214,7 +214,7 @@ fn matrix_power(x: &Tensor, p: i64) -> Result<Tensor> {
         return matrix_power(&inv("linalg.inv", x)?, p.checked_neg().unwrap_or(i64::MAX));
     }
     if p == 0 {
-        let i = crate::ops::indexing::count_up(rows, x.device())?;
+        let i = crate::ops::indexing::count_up(rows, x.place())?;
         let one = i.unsqueeze(1)?.eq(&i)?.to_dtype(x.dtype())?;
         return crate::ops::pointwise::independent_of(x, one.expand(&shape(x))?.copy()?);
     }

@@ -168,7 +168,7 @@ impl Fused for Qr {
         let (a, tau) = (&packed[0], &packed[1]);
         let r = triu(&a.narrow(-2, 0, k as i64)?, 0)?;
         let q = match self.parts {
-            Parts::R => Tensor::zeros(&[0], x[0].dtype(), x[0].device())?,
+            Parts::R => Tensor::zeros(&[0], x[0].dtype(), x[0].place())?,
             _ => product_of_reflectors(a, tau, k)?,
         };
         Ok(smallvec![q, r])

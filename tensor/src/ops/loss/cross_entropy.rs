@@ -8,7 +8,7 @@ use crate::ops::indexing::{gather, index_select};
 use crate::ops::pointwise::{kernel_error, select};
 use crate::policy::{Policies, Policy};
 use crate::types::compute::{compute_dtype, expect_float, narrowed, widened};
-use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch, state};
+use crate::{DType, Dims, Error, Held, Meta, Result, Scalar, Tensor, dispatch, state};
 use smallvec::smallvec;
 use torchtpu_kernels::loss as kernels;
 use torchtpu_kernels::{KernelError, View, ViewMut, copy};
@@ -324,7 +324,7 @@ impl Fused for CrossEntropy {
             }
         }
         let dtype = compute_dtype(x[0].dtype());
-        Ok(Meta { dims: without(&d, class_dim(d.len())), dtype, device: same_device(x)? })
+        Ok(Meta { dims: without(&d, class_dim(d.len())), dtype, place: same_device(x)? })
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, i: usize) -> Meta {
         if i == 1 { *first } else { first.with_dims(Dims::EMPTY) }
@@ -432,8 +432,7 @@ impl Fused for CrossEntropyBackward {
             if state::grad_enabled() { crate::ops::reduce::logsumexp(&v, &[d as i64], true)? } else { spread(x[3])? };
         let p = v.sub(&lse)?.exp()?;
         let w = x.get(4).map(|w| spread_weight(&widened(w)?, rank)).transpose()?;
-        let count =
-            Tensor::arange(Scalar::Int(0), Scalar::Int(classes as i64), Scalar::Int(1), DType::I64, v.device())?;
+        let count = Tensor::arange(Scalar::Int(0), Scalar::Int(classes as i64), Scalar::Int(1), DType::I64, v.place())?;
         let class = spread_weight(&count, rank)?;
         let hit = class.eq(&x[2].unsqueeze(d as i64)?)?.to_dtype(v.dtype())?;
         let smoothing = self.of.smoothing.get();
@@ -530,7 +529,7 @@ pub fn cross_entropy(x: &Tensor, target: &Tensor, a: &CrossEntropyArgs<'_>) -> R
     }
     let op = CrossEntropy { weight: a.weight.is_some(), ignore_index: a.ignore_index, smoothing: F64::new(smoothing) };
     let mut target = classes_of(x, target)?;
-    if target.device().kind.has_backend() && !x.dims().is_empty() {
+    if target.place().has_handle() && !x.dims().is_empty() {
         // On `cpu` the kernel checks the targets.
         target = checked_targets(&target, x.dims()[class_dim(x.dims().len())], a.ignore_index)?;
     }
@@ -581,10 +580,10 @@ fn soft_cross_entropy(x: &Tensor, target: &Tensor, a: &CrossEntropyArgs<'_>) -> 
 
 /// Return the targets. Refuse those that are no class, or on a device, tie the targets to the error.
 fn checked_targets(target: &Tensor, classes: usize, ignore_index: i64) -> Result<Tensor> {
-    match target.device().kind {
-        DeviceKind::Cpu => {}
+    match target.place().held() {
+        Held::Memory => {}
         // The loss refuses targets of other dtypes itself.
-        DeviceKind::Tpu | DeviceKind::Mesh if target.numel() > 0 && target.dtype().is_int() => {
+        Held::Handle if target.numel() > 0 && target.dtype().is_int() => {
             return defer_targets(target, classes, ignore_index);
         }
         _ => return Ok(target.clone()),

@@ -36,7 +36,7 @@ impl Op for Trellis {
         if !matches!(dtype, DType::F32 | DType::F64) {
             return Err(crate::ops::complex::unsupported("ctc_loss_cpu", dtype));
         }
-        Ok(Meta { device: same_device(x)?, ..*x[0].meta() })
+        Ok(Meta { place: same_device(x)?, ..*x[0].meta() })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         Axes::parse("_ n _, n _ -> _ n _", x, y)
@@ -122,24 +122,24 @@ pub struct CtcLossBackward {
 
 /// Whether each of `0..n` is below the number of each row: `[batch, n]`.
 fn is_below(n: usize, limit: &Tensor) -> Result<Tensor> {
-    count_up(n, limit.device())?.lt(&limit.unsqueeze(1)?)
+    count_up(n, limit.place())?.lt(&limit.unsqueeze(1)?)
 }
 
 /// `from - at`, at least zero, for `at` in `0..n`: `[batch, n]`.
 fn mirrored(n: usize, from: &Tensor) -> Result<Tensor> {
-    from.unsqueeze(1)?.sub(&count_up(n, from.device())?)?.maximum_scalar(0)
+    from.unsqueeze(1)?.sub(&count_up(n, from.place())?)?.maximum_scalar(0)
 }
 
 /// The states of labels `[batch, labels]`: blanks before, between and after them. The second result says which states
 /// may follow the one two before: those that differ from it, which blanks do not.
 fn states(labels: &Tensor, blank: i64, like: &Tensor) -> Result<(Tensor, Tensor)> {
     let (n, s) = (labels.dims()[0], labels.dims()[1]);
-    let blanks = |n: &[usize]| Tensor::full(n, blank, DType::I64, labels.device());
+    let blanks = |n: &[usize]| Tensor::full(n, blank, DType::I64, labels.place());
     let pairs = stack(&[&blanks(&[n, s])?, labels], 2)?.reshape_dims(Dims::new(&[n, 2 * s]))?;
     let states = cat(&[&pairs, &blanks(&[n, 1])?], 1)?;
     let before = cat(&[&blanks(&[n, 2])?, &states], 1)?.narrow(1, 0, 2 * s as i64 + 1)?;
     let may_skip = states.ne(&before)?;
-    let zeros = Tensor::zeros(states.dims(), like.dtype(), like.device())?;
+    let zeros = Tensor::zeros(states.dims(), like.dtype(), like.place())?;
     Ok((states, select(&may_skip, &zeros, &Tensor::number(Scalar::Float(f64::NEG_INFINITY), like.dtype())?)?))
 }
 
@@ -164,7 +164,7 @@ fn ended(ways: &Tensor, steps: &Tensor, labels: &Tensor) -> Result<Tensor> {
     let both = cat(&[&blank, &select_scalar(&is_empty, f64::NEG_INFINITY, &label)?], 1)?;
     let loss = both.logsumexp(&[1], false)?.neg()?;
     // Without steps there is one path, which spells nothing.
-    let zeros = Tensor::zeros(loss.dims(), loss.dtype(), loss.device())?;
+    let zeros = Tensor::zeros(loss.dims(), loss.dtype(), loss.place())?;
     let none = select_scalar(&labels.gt_scalar(0)?, f64::INFINITY, &zeros)?;
     select(&steps.eq_scalar(0)?, &none, &loss)
 }
@@ -189,7 +189,7 @@ impl Fused for CtcLoss {
         if !matches!(x[0].dtype(), DType::F32 | DType::F64) {
             return Err(crate::ops::complex::unsupported("ctc_loss_cpu", x[0].dtype()));
         }
-        Ok(Meta { dims: *x[2].dims(), dtype: x[0].dtype(), device: same_device(x)? })
+        Ok(Meta { dims: *x[2].dims(), dtype: x[0].dtype(), place: same_device(x)? })
     }
     fn infer_extra(&self, x: &[&Tensor], first: &Meta, _: usize) -> Meta {
         let (d, s) = (x[0].dims(), x[1].dims()[1]);
@@ -340,8 +340,8 @@ fn batch(x: &Tensor, targets: &Tensor, steps: &[i64], labels: &[i64], a: &CtcArg
             return Err(refused(format!("Expected input_lengths to have value at most {t}, but got value {s}")));
         }
     }
-    let on_device = |v: &[i64], dims: &[usize]| Tensor::from_slice(v, dims)?.to_device(x.device());
-    let targets = targets.detach().to_device(x.device())?.to_dtype(DType::I64)?;
+    let on_device = |v: &[i64], dims: &[usize]| Tensor::from_slice(v, dims)?.to_device(x.place());
+    let targets = targets.detach().to_device(x.place())?.to_dtype(DType::I64)?;
     let padded = if targets.dims().len() == 2 {
         targets
     } else {

@@ -89,7 +89,7 @@ pub fn multi_margin_loss(
     let at = guard(&at, 0, classes, |_| Error::runtime(OUTSIDE))?;
     let own = or_out_of_range(gather(&v, 1, &at), OUTSIDE)?;
     let mut z = v.sub(&own)?.add_scalar(margin)?;
-    let others = crate::ops::indexing::count_up(classes, x.device())?.ne(&at)?;
+    let others = crate::ops::indexing::count_up(classes, x.place())?.ne(&at)?;
     let counts = others.logical_and(&z.gt_scalar(0.0)?)?;
     if p == 2.0 {
         z = z.square()?;

@@ -155,7 +155,7 @@ fn binary_cross_entropy(x: &Tensor, target: &Tensor, weight: Option<&Tensor>, r:
         x.ge_scalar(0.0)?.logical_and(&x.le_scalar(1.0)?)?.logical_not()
     })?;
     let error = Error::runtime("all elements of input should be between 0 and 1");
-    let x = &if x.device().kind.has_backend() {
+    let x = &if x.place().has_handle() {
         state::no_grad(|| super::indexing::defer(&outside, error.in_op("binary_cross_entropy")))?.tied(x)?
     } else {
         match state::no_grad(|| outside.to_dtype(DType::I64)?.sum())?.scalar_bits() {

@@ -72,7 +72,7 @@ impl Fused for Addmm {
             .map_err(kernel_error)
     });
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
-        Ok(Meta { device: same_device(x)?, ..Dot::new(false, false).infer(&x[1..])? })
+        Ok(Meta { place: same_device(x)?, ..Dot::new(false, false).infer(&x[1..])? })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let batch = list("b", y[0].dims.len() - 2);

@@ -47,7 +47,7 @@ fn wrong_end(end: i64, size: usize) -> Error {
 
 /// Return `ends`, on a device tied to the error of wrong ones. On `cpu` the kernel checks them.
 fn guard(ends: &Tensor, size: usize) -> Result<Tensor> {
-    if !ends.device().kind.has_backend() || ends.numel() == 0 {
+    if !ends.place().has_handle() || ends.numel() == 0 {
         return Ok(ends.clone());
     }
     state::no_grad(|| {
@@ -65,7 +65,7 @@ fn starts(ends: &Tensor) -> Result<Tensor> {
 
 /// Whether each of `size` places belongs to each group: `[groups, size]`.
 fn members(ends: &Tensor, size: usize) -> Result<Tensor> {
-    let places = count_up(size, ends.device())?.to_dtype(ends.dtype())?;
+    let places = count_up(size, ends.place())?.to_dtype(ends.dtype())?;
     places.ge(&starts(ends)?.unsqueeze(1)?)?.logical_and(&places.lt(&ends.unsqueeze(1)?)?)
 }
 
@@ -128,7 +128,7 @@ impl Fused for Grouped {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let (a, b) = (x[0].dims(), x[1].dims());
         let dims = if self.sums { Dims::new(&[x[2].numel(), a[0], b[1]]) } else { Dims::new(&[a[0], b[2]]) };
-        Ok(Meta { dims, dtype: x[0].dtype(), device: same_device(x)? })
+        Ok(Meta { dims, dtype: x[0].dtype(), place: same_device(x)? })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         // Groups are runs of places, so the dimension that they divide is whole.
@@ -243,7 +243,7 @@ fn product(f: &mut Func, a: &Value, b: &Value, out: ElementType) -> Value {
     let (m, k, n) = (a.shape()[0], a.shape()[1], b.shape()[1]);
     if out == a.element() && kernel_call::is_profitable(f, a.element(), m * k * n) {
         let dtype = DType::ALL.into_iter().find(|&d| element_type(d) == out).expect("an element type of a tensor");
-        let meta = Meta { dims: Dims::new(&[m, n]), dtype, device: crate::Device::CPU };
+        let meta = Meta { dims: Dims::new(&[m, n]), dtype, place: crate::Place::CPU };
         return Dot::new(false, false).call_kernel(f, [a, b], &[meta]).remove(0);
     }
     f.dot_general(a, b, (&[], &[]), (&[1], &[0]), out, None)

@@ -186,7 +186,7 @@ impl Fused for Linear {
         let mut dims = *a.dims();
         let r = dims.len();
         dims.set(r - 1, w.dims()[0]);
-        Ok(Meta { dims, dtype: a.dtype(), device: same_device(x)? })
+        Ok(Meta { dims, dtype: a.dtype(), place: same_device(x)? })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         // The bias is added in one part only.

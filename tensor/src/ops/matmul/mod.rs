@@ -156,7 +156,7 @@ impl Op for Dot {
         let mut dims = da;
         dims.set(r - 1, db[r - 1]);
         let dtype = if self.wide { compute_dtype(a.dtype()) } else { a.dtype() };
-        Ok(Meta { dims, dtype, device: same_device(x)? })
+        Ok(Meta { dims, dtype, place: same_device(x)? })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let (a, b) = (if self.ta { "... k m" } else { "... m k" }, if self.tb { "... n k" } else { "... k n" });

@@ -220,7 +220,7 @@ impl Fused for BatchNorm {
                 return Err(Error::runtime(format!("{name} should contain {} elements not {}", d[1], t.numel())));
             }
         }
-        Ok(Meta { device: crate::op::same_device(x)?, ..*x[0].meta() })
+        Ok(Meta { place: crate::op::same_device(x)?, ..*x[0].meta() })
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
         let m = first.with_dtype(compute_dtype(first.dtype));
@@ -238,7 +238,7 @@ impl Fused for BatchNorm {
         }
     }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
-        self.train && x[0].numel() > 0 && backend::is_accelerator(x[0].device())
+        self.train && x[0].numel() > 0 && backend::is_accelerator(x[0].place())
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let v = widened(x[0])?;
@@ -346,7 +346,7 @@ impl Fused for BatchNormBackward {
         axes.linear(&[0b1])
     }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
-        x[1].numel() > 0 && backend::is_accelerator(x[1].device())
+        x[1].numel() > 0 && backend::is_accelerator(x[1].place())
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let dtype = x[1].dtype();
@@ -422,7 +422,7 @@ pub fn batch_norm(x: &Tensor, p: &BatchNormArgs<'_>) -> Result<(Tensor, Tensor, 
         return Err(Error::index("Dimension out of range (expected to be in range of [-1, 0], but got 1)"));
     }
     if d[..] == [0] {
-        let none = Tensor::zeros(&[0], x.dtype(), x.device())?;
+        let none = Tensor::zeros(&[0], x.dtype(), x.place())?;
         return Ok((x.clone(), none.clone(), none));
     }
     let (w, b) = (p.weight, p.bias);
@@ -557,7 +557,7 @@ pub(super) fn functional(x: &Tensor, p: &BatchNormArgs<'_>, reserve: bool) -> Re
 
 /// The data that a backend saves for its gradient: none here.
 fn reserved(x: &Tensor) -> Result<Tensor> {
-    Tensor::zeros(&[0], DType::U8, x.device())
+    Tensor::zeros(&[0], DType::U8, x.place())
 }
 
 pub(super) fn legit(a: &Args<'_>) -> Result<Ret> {

@@ -60,7 +60,7 @@ fn group_norm_with_statistics(
         // There is nothing to normalise, but the parameters still get gradients.
         let y = w.map_or_else(|| Ok(x.clone()), |w| x.mul(&per_channel(w, d.len())?))?;
         let y = b.map_or_else(|| Ok(y.clone()), |b| y.add(&per_channel(b, d.len())?))?.to_dtype(x.dtype())?;
-        let none = Tensor::zeros(&[d[0], groups as usize], compute_dtype(x.dtype()), x.device())?;
+        let none = Tensor::zeros(&[d[0], groups as usize], compute_dtype(x.dtype()), x.place())?;
         return Ok((y, none.clone(), none));
     }
     // The parameters are applied before rounding.

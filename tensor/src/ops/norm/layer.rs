@@ -227,7 +227,7 @@ impl Fused for LayerNorm {
                 )));
             }
         }
-        Ok(Meta { device: crate::op::same_device(x)?, ..*x[0].meta() })
+        Ok(Meta { place: crate::op::same_device(x)?, ..*x[0].meta() })
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, i: usize) -> Meta {
         let m = first.with_dtype(compute_dtype(first.dtype));

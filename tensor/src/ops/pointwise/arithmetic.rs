@@ -8,7 +8,7 @@ use crate::formula::steps;
 use crate::op::Prim;
 use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Deprecated, Numbers, Operand, Ret, Row, Tier, n, positive, t};
-use crate::{DType, DeviceKind, Error, Result, Scalar, Tensor, default_dtype, dispatch, graph, inplace, samples};
+use crate::{DType, Error, Held, Result, Scalar, Tensor, default_dtype, dispatch, graph, inplace, samples};
 use smallvec::SmallVec;
 use torchtpu_kernels::pointwise::BinaryKind;
 use torchtpu_kernels::{View, bf16, f16, pointwise as kernels};
@@ -38,19 +38,19 @@ fn fast_path(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Option<Result<Tensor>>
     if !matches!(kind, Add | Sub | Mul | Div | Maximum | Minimum)
         || a.dims() != b.dims()
         || !b.is_contiguous()
-        || b.device() != a.device()
+        || b.place() != a.place()
         || dispatch::is_unusual()
     {
         return None;
     }
     let record = graph::may_need_grad(&[a, b]);
-    let y = match a.device().kind {
-        DeviceKind::Cpu => {
+    let y = match a.place().held() {
+        Held::Memory => {
             let (y, n) = (a.empty_twin()?, [a.numel()]);
             kernels::binary(kind, &a.view_flat(&n), &b.view_flat(&n), &mut y.view_flat_mut(&n)).ok()?;
             y
         }
-        DeviceKind::Tpu | DeviceKind::Mesh if !record && a.is_plain() => {
+        Held::Handle if !record && a.is_plain() => {
             return Some(dispatch::record_twin(&Prim::Binary(Binary(kind)), a, b));
         }
         _ => return None,
@@ -66,7 +66,7 @@ fn fast_path(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Option<Result<Tensor>>
 fn twin_of_number(kind: BinaryKind, a: &Tensor, s: Scalar) -> Option<Tensor> {
     use BinaryKind::*;
     if !matches!(kind, Add | Sub | Mul | Div)
-        || a.device().kind != DeviceKind::Cpu
+        || !a.place().in_memory()
         || a.numel() > 32
         || dispatch::is_unusual()
         || graph::may_need_grad(&[a])
@@ -131,7 +131,7 @@ pub fn arith(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor>
             if p {
                 a.copy()
             } else {
-                Tensor::ones(a.dims(), dtype, a.device())
+                Tensor::ones(a.dims(), dtype, a.place())
             }
         }
         (Operand::Tensor(a), Operand::Scalar(s)) if a.dtype() == dtype => {
@@ -161,8 +161,7 @@ fn is_number(x: Operand<'_>) -> bool {
     match x {
         Operand::Scalar(_) => true,
         Operand::Tensor(t) => {
-            t.is_wrapped_number()
-                || t.dims().is_empty() && t.device().kind == DeviceKind::Cpu && !graph::may_need_grad(&[t])
+            t.is_wrapped_number() || t.dims().is_empty() && t.place().in_memory() && !graph::may_need_grad(&[t])
         }
     }
 }
@@ -189,7 +188,7 @@ fn number_beside(kind: BinaryKind, a: &Tensor, s: Scalar) -> Result<Tensor> {
     let is_kept = kind == BinaryKind::Pow || keeps_number(kind, Operand::Tensor(a), Operand::Scalar(s));
     if is_narrow(dtype) && is_kept {
         let wide = Tensor::number(s, DType::F32)?;
-        return if a.device().kind == DeviceKind::Cpu { Ok(narrowed(&wide, dtype)?.unwrap_or(wide)) } else { Ok(wide) };
+        return if a.place().in_memory() { Ok(narrowed(&wide, dtype)?.unwrap_or(wide)) } else { Ok(wide) };
     }
     let b = Tensor::number(s, dtype)?;
     Ok(check_divisor(kind, a, &b)?.unwrap_or(b))
@@ -236,21 +235,21 @@ fn narrow_with_number(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>, dtype: D
 fn check_divisor(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<Option<Tensor>> {
     if !matches!(kind, BinaryKind::FloorDivide | BinaryKind::Remainder | BinaryKind::Fmod)
         || !b.dtype().is_int()
-        || (!a.device().kind.has_backend() && !b.device().kind.has_backend())
+        || (!a.place().has_handle() && !b.place().has_handle())
         || a.numel() == 0
         || b.numel() == 0
     {
         return Ok(None);
     }
-    let is_number = |t: &Tensor| t.dims().is_empty() && t.device().kind == DeviceKind::Cpu;
+    let is_number = |t: &Tensor| t.dims().is_empty() && t.place().in_memory();
     if !is_number(a) && !is_number(b) {
         crate::op::check_same_device(a, b)?;
     }
-    if b.device().kind == DeviceKind::Meta {
+    if b.place().is_abstract() {
         return Ok(None);
     }
     let error = Error::runtime("ZeroDivisionError");
-    if b.device().kind == DeviceKind::Cpu {
+    if b.place().in_memory() {
         return if matches!(b.item()?, Scalar::Int(0)) { Err(error) } else { Ok(None) };
     }
     crate::state::no_grad(|| crate::ops::indexing::defer(&b.eq_scalar(0)?, error)?.tied(b)).map(Some)
@@ -276,7 +275,7 @@ pub fn arith_(kind: BinaryKind, a: &Tensor, b: Operand<'_>) -> Result<()> {
     if kind == BinaryKind::Sub {
         check_subtraction(Operand::Tensor(a), b)?;
     }
-    if crate::overlap::is_written_in_order(a) && a.device().kind != DeviceKind::Meta {
+    if crate::overlap::is_written_in_order(a) && !a.place().is_abstract() {
         return arith_in_order(kind, a, b);
     }
     let dtype = result_type(Operand::Tensor(a), b);

@@ -12,7 +12,7 @@ use crate::op::{Facts, Func, Grads, Op, Saved, Saves, Value, Values, broadcast_d
 use crate::policy::{Policies, Policy};
 use crate::schema::{Numbers, Operand, Ret, Row, Tier, index, mask, n, positive, t};
 use crate::types::compute::{narrowed as narrowed_to, widened as wide};
-use crate::{DType, DeviceKind, Error, Meta, Result, Scalar, Tensor, samples};
+use crate::{DType, Error, Meta, Result, Scalar, Tensor, samples};
 use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::pointwise::{BinaryKind, CompareKind, UnaryKind};
 use torchtpu_kernels::{pointwise as kernels, widened};
@@ -42,7 +42,7 @@ fn as_root(b: &Tensor) -> Option<UnaryKind> {
 
 /// The exponent of a power, if it is a real number that is at hand.
 fn exponent(p: &Tensor) -> Option<f64> {
-    if !p.is_wrapped_number() || p.device().kind != DeviceKind::Cpu {
+    if !p.is_wrapped_number() || !p.place().in_memory() {
         return None;
     }
     match p.dtype() {
@@ -91,7 +91,7 @@ impl Op for Binary {
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         let (a, b) = (x[0], x[1]);
         let dims = broadcast_dims(a.dims(), b.dims())?;
-        let device = same_device(x)?;
+        let place = same_device(x)?;
         if a.dtype().is_complex() {
             check_complex_pair(self.0, a.dtype())?;
         }
@@ -124,7 +124,7 @@ impl Op for Binary {
             };
             return Err(crate::ops::complex::unsupported(&format!("{name}_cpu"), dtype));
         }
-        Ok(Meta { dims, dtype, device })
+        Ok(Meta { dims, dtype, place })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         Axes::elementwise(x, y).linear(match self.0 {
@@ -508,8 +508,7 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
             when(nb, &|| {
                 let (a, b) = (s.x(0), s.x(1));
                 let ratio = div(a, b)?;
-                let slope =
-                    if b.device().kind.has_backend() { mul(&ratio, &b.reciprocal()?)? } else { div(&ratio, b)? };
+                let slope = if b.place().has_handle() { mul(&ratio, &b.reciprocal()?)? } else { div(&ratio, b)? };
                 mul(&g.neg()?, &slope)
             })?,
         ),

@@ -26,7 +26,7 @@ impl Op for Compare {
         if x[0].dtype().is_complex() && !matches!(self.0, CompareKind::Eq | CompareKind::Ne) {
             return Err(crate::ops::complex::unsupported(&format!("{}_cpu", self.0.name()), x[0].dtype()));
         }
-        Ok(Meta { dims: broadcast_dims(x[0].dims(), x[1].dims())?, dtype: DType::Bool, device: same_device(x)? })
+        Ok(Meta { dims: broadcast_dims(x[0].dims(), x[1].dims())?, dtype: DType::Bool, place: same_device(x)? })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         Axes::elementwise(x, y)

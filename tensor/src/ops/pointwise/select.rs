@@ -26,7 +26,7 @@ impl Op for Select {
             )));
         }
         let dims = broadcast_dims(&broadcast_dims(x[0].dims(), x[1].dims())?, x[2].dims())?;
-        Ok(Meta { dims, dtype: x[1].dtype(), device: same_device(x)? })
+        Ok(Meta { dims, dtype: x[1].dtype(), place: same_device(x)? })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         Axes::elementwise(x, y).linear(&[0b110])
@@ -93,7 +93,7 @@ pub fn independent_of(x: &Tensor, y: Tensor) -> Result<Tensor> {
     if !y.dtype().is_inexact() || !graph::may_need_grad(&[x]) {
         return Ok(y);
     }
-    let never = Meta { dims: Dims::EMPTY, dtype: DType::Bool, device: y.device() };
+    let never = Meta { dims: Dims::EMPTY, dtype: DType::Bool, place: y.place() };
     select(&Tensor::full_meta(&never, Scalar::Bool(false))?, &x.to_dtype(y.dtype())?, &y)
 }
 

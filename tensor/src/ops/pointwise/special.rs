@@ -299,7 +299,7 @@ fn mvlgamma(x: &Tensor, p: i64) -> Result<Tensor> {
     if p > FEW {
         let half = Scalar::Float(0.5);
         let (from, to) = (Scalar::Float(FEW as f64 / 2.0), Scalar::Float(p as f64 / 2.0));
-        let by = Tensor::arange(from, to, half, x.dtype(), x.device())?;
+        let by = Tensor::arange(from, to, half, x.dtype(), x.place())?;
         y = y.add(&x.unsqueeze(-1)?.sub(&by)?.lgamma()?.sum_dim(&[-1], false)?)?;
     }
     y.add_scalar(p as f64 * (p as f64 - 1.0) / 4.0 * PI.ln())

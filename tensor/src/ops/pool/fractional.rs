@@ -68,15 +68,15 @@ fn at(v: &[i64], k: usize) -> i64 {
 /// The starts of the windows along one dimension, `[n, c, out]`. The arithmetic is rounded like that of the data's
 /// dtype.
 fn starts(sample: &Tensor, n: i64, pool: i64, out: usize) -> Result<Tensor> {
-    let device = sample.device();
+    let place = sample.place();
     let last = Tensor::full_meta(&sample.meta().with_dtype(DType::I64), (n - pool).into())?.unsqueeze(-1)?;
     if out <= 1 {
         return last.narrow(-1, 0, out as i64);
     }
     let dtype = sample.dtype();
-    let number = |v: i64| Tensor::full(&[], v as f64, dtype, device);
+    let number = |v: i64| Tensor::full(&[], v as f64, dtype, place);
     let step = number(n - pool)?.div(&number(out as i64 - 1)?)?;
-    let i = crate::ops::indexing::count_up(out - 1, device)?.to_dtype(dtype)?;
+    let i = crate::ops::indexing::count_up(out - 1, place)?.to_dtype(dtype)?;
     let u = sample.unsqueeze(-1)?;
     let whole = |t: Tensor| t.to_dtype(DType::I64);
     let first = whole(i.add(&u)?.mul(&step)?)?.sub(&whole(u.mul(&step)?)?)?;
@@ -111,7 +111,7 @@ pub fn fractional_max_pool(
         // In two dimensions the first number belongs to the width.
         let sample = samples.select(2, if spatial == 2 { 1 - k as i64 } else { k as i64 })?;
         let start = starts(&sample, image[k] as i64, kernel[k] as i64, out[k])?;
-        let within = crate::ops::indexing::count_up(kernel[k], v.device())?;
+        let within = crate::ops::indexing::count_up(kernel[k], v.place())?;
         let line = start.unsqueeze(-1)?.add(&within)?;
         let (windows, elements) = (places.dims()[2], places.dims()[3]);
         let five =

@@ -82,7 +82,7 @@ impl Op for RandomBits {
         Ok(m)
     }
     fn infer_extra(&self, _: &[&Tensor], first: &Meta, _: usize) -> Meta {
-        Meta { dims: self.dims, dtype: if self.wide { DType::I64 } else { DType::I32 }, device: first.device }
+        Meta { dims: self.dims, dtype: if self.wide { DType::I64 } else { DType::I32 }, place: first.place }
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         Axes::except(u64::MAX, x, y).because("the counter of an element follows from its position")

@@ -4,7 +4,7 @@ use crate::ops::pointwise::{BinaryKind, arith, kernel_error};
 use crate::random::Generator;
 use crate::scalar::general;
 use crate::schema::Operand;
-use crate::{DType, Device, Dims, Error, Meta, Result, Scalar, Tensor};
+use crate::{DType, Dims, Error, Meta, Place, Result, Scalar, Tensor};
 use torchtpu_kernels::random::{self as kernels, Generator as HostGenerator};
 use torchtpu_kernels::{KernelError, ViewMut};
 
@@ -65,12 +65,12 @@ pub(crate) fn largest(d: DType) -> i64 {
 pub(super) struct Source<'a> {
     pub(super) generator: &'a Generator,
     pub(super) dims: Dims,
-    pub(super) device: Device,
+    pub(super) place: Place,
 }
 
 impl Source<'_> {
     pub(super) fn bits(&self, wide: bool) -> Result<Tensor> {
-        self.generator.bits(self.dims, wide, self.device)
+        self.generator.bits(self.dims, wide, self.place)
     }
     /// The low `n` bits as numbers of a floating-point dtype.
     fn low_bits(&self, n: u32, dtype: DType) -> Result<Tensor> {
@@ -216,7 +216,7 @@ impl Distribution {
     /// Refuse arguments that the host would refuse: an empty tensor draws nothing.
     pub(super) fn check(self, dtype: DType) -> Result<()> {
         self.check_bounds(dtype)?;
-        let none = Tensor::empty(&Meta::new(&[0], dtype, Device::CPU))?;
+        let none = Tensor::empty(&Meta::new(&[0], dtype, Place::CPU))?;
         self.fill(&mut HostGenerator::new(0), &mut none.view_mut()).map_err(kernel_error)
     }
 
@@ -257,7 +257,7 @@ impl Distribution {
 
     /// Draw on a device, in ordinary ops.
     pub(super) fn record(self, meta: &Meta, generator: &Generator) -> Result<Tensor> {
-        let s = Source { generator, dims: meta.dims, device: meta.device };
+        let s = Source { generator, dims: meta.dims, place: meta.place };
         let (dtype, wide) = (meta.dtype, working(meta.dtype));
         let y = match self {
             Distribution::Uniform(a, b) => {

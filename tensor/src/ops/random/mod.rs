@@ -25,14 +25,14 @@ use crate::schema::{
     probability, t,
 };
 use crate::{
-    DType, Device, DeviceKind, Dims, Error, MemoryFormat, Meta, Result, Scalar, Tensor, default_dtype, inplace, state,
+    DType, Dims, Error, Held, MemoryFormat, Meta, Place, Result, Scalar, Tensor, default_dtype, inplace, state,
 };
 use torchtpu_kernels::random as kernels;
 
-fn with<R>(generator: Option<&Generator>, device: Device, f: impl FnOnce(&Generator) -> Result<R>) -> Result<R> {
+fn with<R>(generator: Option<&Generator>, place: Place, f: impl FnOnce(&Generator) -> Result<R>) -> Result<R> {
     match generator {
         Some(g) => f(g),
-        None => f(&default_generator(device)),
+        None => f(&default_generator(place)),
     }
 }
 
@@ -55,19 +55,19 @@ pub fn sample(d: Distribution, meta: &Meta, generator: Option<&Generator>) -> Re
         d.check_bounds(meta.dtype)?;
         return sample(d, &meta.with_dtype(DType::I64), generator)?.to_dtype(meta.dtype);
     }
-    match meta.device.kind {
-        DeviceKind::Cpu => {
+    match meta.place.held() {
+        Held::Memory => {
             let y = Tensor::empty(meta)?;
             draw_into(d, &y, generator)?;
             Ok(y)
         }
-        DeviceKind::Meta => {
+        Held::Abstract => {
             d.check(meta.dtype)?;
             Tensor::empty(meta)
         }
-        DeviceKind::Tpu | DeviceKind::Mesh => {
+        Held::Handle => {
             d.check(meta.dtype)?;
-            with(generator, meta.device, |g| state::no_grad(|| d.record(meta, g)))
+            with(generator, meta.place, |g| state::no_grad(|| d.record(meta, g)))
         }
     }
 }
@@ -75,7 +75,7 @@ pub fn sample(d: Distribution, meta: &Meta, generator: Option<&Generator>) -> Re
 /// Write random numbers over a `cpu` tensor.
 fn draw_into(d: Distribution, x: &Tensor, generator: Option<&Generator>) -> Result<()> {
     d.check_bounds(x.dtype())?;
-    with(generator, Device::CPU, |g| g.draw(|g| d.fill(g, &mut x.view_mut()))?.map_err(kernel_error))
+    with(generator, Place::CPU, |g| g.draw(|g| d.fill(g, &mut x.view_mut()))?.map_err(kernel_error))
 }
 
 /// Overwrite a tensor with random numbers, as `uniform_` and similar functions do. Its history ends.
@@ -88,7 +88,7 @@ pub fn fill(d: Distribution, x: &Tensor, generator: Option<&Generator>) -> Resul
     if x.dtype().is_rare() || x.is_lazy() {
         return inplace::assign(x, &sample(d, x.meta(), generator)?);
     }
-    if x.device().kind == DeviceKind::Cpu && !tracked {
+    if x.place().in_memory() && !tracked {
         draw_into(d, x, generator)?;
         x.bump_version();
         return Ok(());
@@ -98,7 +98,7 @@ pub fn fill(d: Distribution, x: &Tensor, generator: Option<&Generator>) -> Resul
 
 /// A new `cpu` tensor with the memory layout of `x`, because fills follow memory.
 fn empty_like(x: &Tensor, dtype: DType) -> Result<Tensor> {
-    Tensor::empty_with(&Meta { dims: *x.dims(), dtype, device: Device::CPU }, crate::strides::preserved(x))
+    Tensor::empty_with(&Meta { dims: *x.dims(), dtype, place: Place::CPU }, crate::strides::preserved(x))
 }
 
 /// Random numbers in a tensor like another, in a memory format if one is given.
@@ -106,12 +106,12 @@ fn sample_like(
     d: Distribution,
     x: &Tensor,
     dtype: DType,
-    device: Device,
+    place: Place,
     format: Option<MemoryFormat>,
 ) -> Result<Tensor> {
     let strides = format.unwrap_or(MemoryFormat::Preserve).strides_like(x)?;
-    let meta = Meta { dims: *x.dims(), dtype, device };
-    if device.kind == DeviceKind::Cpu && !dtype.is_rare() {
+    let meta = Meta { dims: *x.dims(), dtype, place };
+    if place.in_memory() && !dtype.is_rare() {
         let y = Tensor::empty_with(&meta, strides)?;
         draw_into(d, &y, None)?;
         return Ok(y);
@@ -148,14 +148,15 @@ pub fn keep_mask_like(x: &Tensor, keep_probability: f64) -> Result<Tensor> {
     if x.is_plain() || !(0.0 < keep_probability && keep_probability < 1.0) {
         return keep_mask(x.meta(), keep_probability, None);
     }
-    sample_like(Distribution::Bernoulli(keep_probability), x, DType::Bool, x.device(), None)
+    sample_like(Distribution::Bernoulli(keep_probability), x, DType::Bool, x.place(), None)
 }
 
 /// A random order of `0..n`.
 ///
 /// # Errors
 /// `Runtime` for a negative number, or a generator of another device.
-pub fn randperm(n: i64, dtype: DType, device: Device, generator: Option<&Generator>) -> Result<Tensor> {
+pub fn randperm(n: i64, dtype: DType, device: impl Into<Place>, generator: Option<&Generator>) -> Result<Tensor> {
+    let place = device.into();
     if n < 0 {
         return Err(Error::runtime(format!("Trying to create tensor with negative dimension {n}: [{n}]")));
     }
@@ -166,17 +167,17 @@ pub fn randperm(n: i64, dtype: DType, device: Device, generator: Option<&Generat
     if n - 1 > limit {
         return Err(Error::runtime(format!("n is too large for result tensor type: '{}'", dtype.scalar_type())));
     }
-    let meta = Meta::new(&[n as usize], dtype, device);
-    match device.kind {
-        DeviceKind::Meta => Tensor::empty(&meta),
-        DeviceKind::Cpu => {
+    let meta = Meta::new(&[n as usize], dtype, place);
+    match place.held() {
+        Held::Abstract => Tensor::empty(&meta),
+        Held::Memory => {
             let y = Tensor::empty(&meta)?;
-            with(generator, device, |g| g.draw(|g| kernels::randperm(g, &mut y.view_mut())))?;
+            with(generator, place, |g| g.draw(|g| kernels::randperm(g, &mut y.view_mut())))?;
             Ok(y)
         }
         // The order of 64-bit random numbers, which do not collide in practice.
-        DeviceKind::Tpu | DeviceKind::Mesh => with(generator, device, |g| {
-            let keys = g.bits(meta.dims, true, device)?;
+        Held::Handle => with(generator, place, |g| {
+            let keys = g.bits(meta.dims, true, place)?;
             super::sort::sort(&keys, 0, false, false)?.1.to_dtype(dtype)
         }),
     }
@@ -185,7 +186,7 @@ pub fn randperm(n: i64, dtype: DType, device: Device, generator: Option<&Generat
 /// Ones, drawn with the probabilities that a tensor holds.
 fn bernoulli_into(y: &Tensor, p: &Tensor, generator: Option<&Generator>) -> Result<()> {
     let strides = pointwise::broadcast_strides(p, y.dims());
-    with(generator, Device::CPU, |g| {
+    with(generator, Place::CPU, |g| {
         g.draw(|g| kernels::bernoulli_tensor(g, &mut y.view_mut(), &p.view_as(y.dims(), &strides)))?
             .map_err(kernel_error)
     })
@@ -202,19 +203,19 @@ fn bernoulli_of(p: &Tensor, meta: &Meta, generator: Option<&Generator>) -> Resul
             p.dtype().scalar_type()
         )));
     }
-    state::no_grad(|| match meta.device.kind {
-        DeviceKind::Cpu => {
+    state::no_grad(|| match meta.place.held() {
+        Held::Memory => {
             let y = Tensor::empty(meta)?;
             bernoulli_into(&y, p, generator)?;
             Ok(y)
         }
-        DeviceKind::Meta => Tensor::empty(meta),
-        DeviceKind::Tpu | DeviceKind::Mesh => {
+        Held::Abstract => Tensor::empty(meta),
+        Held::Handle => {
             let bad = p.ge_scalar(0.0)?.logical_and(&p.le_scalar(1.0)?)?.logical_not()?;
             let error = Error::runtime("Expected p_in >= 0 && p_in <= 1 to be true, but got false.");
             let p = super::indexing::defer(&bad, error.in_op("bernoulli"))?.tied(p)?;
-            with(generator, meta.device, |g| {
-                let s = Source { generator: g, dims: meta.dims, device: meta.device };
+            with(generator, meta.place, |g| {
+                let s = Source { generator: g, dims: meta.dims, place: meta.place };
                 s.unit(DType::F32)?.lt(&p.to_dtype(DType::F32)?)?.to_dtype(meta.dtype)
             })
         }
@@ -226,7 +227,7 @@ fn bernoulli_of(p: &Tensor, meta: &Meta, generator: Option<&Generator>) -> Resul
 /// # Errors
 /// `Runtime` for a probability outside `[0, 1]` or an integer tensor.
 pub fn bernoulli(p: &Tensor, generator: Option<&Generator>) -> Result<Tensor> {
-    if p.device().kind == DeviceKind::Cpu && p.dtype().is_float() {
+    if p.place().in_memory() && p.dtype().is_float() {
         let y = empty_like(p, p.dtype())?;
         bernoulli_into(&y, p, generator)?;
         return Ok(y);
@@ -261,18 +262,18 @@ pub fn multinomial(x: &Tensor, draws: i64, replacement: bool, generator: Option<
     }
     let mut dims = *x.dims();
     dims.set(r - 1, draws as usize);
-    let meta = Meta { dims, dtype: DType::I64, device: x.device() };
+    let meta = Meta { dims, dtype: DType::I64, place: x.place() };
     let x = x.detach();
-    state::no_grad(|| match x.device().kind {
-        DeviceKind::Meta => Tensor::empty(&meta),
-        DeviceKind::Cpu => {
+    state::no_grad(|| match x.place().held() {
+        Held::Abstract => Tensor::empty(&meta),
+        Held::Memory => {
             let y = Tensor::empty(&meta)?;
-            with(generator, Device::CPU, |g| {
+            with(generator, Place::CPU, |g| {
                 g.draw(|g| kernels::multinomial(g, &x.view(), replacement, &mut y.view_mut()))?.map_err(kernel_error)
             })?;
             Ok(y)
         }
-        DeviceKind::Tpu | DeviceKind::Mesh => {
+        Held::Handle => {
             let w = x.to_dtype(working(x.dtype()))?;
             let bad = w.ge_scalar(0.0)?.logical_and(&w.isfinite()?)?.logical_not()?;
             let error = Error::runtime("probability tensor contains either `inf`, `nan` or element < 0");
@@ -283,14 +284,14 @@ pub fn multinomial(x: &Tensor, draws: i64, replacement: bool, generator: Option<
             let w = super::indexing::defer(&all.le_scalar(0.0)?, error.in_op("multinomial"))?.tied(&w)?;
             let total = super::scan::cumsum(&w, -1)?;
             let all = total.narrow(r as i64 - 1, categories as i64 - 1, 1)?;
-            with(generator, meta.device, |g| {
+            with(generator, meta.place, |g| {
                 if replacement {
-                    let s = Source { generator: g, dims, device: meta.device };
+                    let s = Source { generator: g, dims, place: meta.place };
                     let at = super::sort::searchsorted(&total, &s.unit(w.dtype())?.mul(&all)?, true, false, None)?;
                     return at.minimum_scalar(categories as i64 - 1);
                 }
                 // A race: the first k of exponential arrival times are k draws without replacement.
-                let s = Source { generator: g, dims: *w.dims(), device: meta.device };
+                let s = Source { generator: g, dims: *w.dims(), place: meta.place };
                 let times = s.unit(w.dtype())?.neg()?.log1p()?.neg()?;
                 Ok(super::sort::topk(&w.div(&times)?, draws, -1, true, true)?.1)
             })
@@ -323,9 +324,9 @@ fn normal_of(mean: Operand<'_>, std: Operand<'_>, generator: Option<&Generator>)
     let checked = |s: &Tensor| -> Result<Tensor> {
         let bad = s.detach().lt_scalar(0.0)?;
         let error = || Error::runtime("normal expects all elements of std >= 0.0");
-        match s.device().kind {
-            DeviceKind::Tpu | DeviceKind::Mesh => super::indexing::defer(&bad, error())?.tied(s),
-            DeviceKind::Cpu if torchtpu_kernels::index::count_nonzero(&bad.view()) > 0 => Err(error()),
+        match s.place().held() {
+            Held::Handle => super::indexing::defer(&bad, error())?.tied(s),
+            Held::Memory if torchtpu_kernels::index::count_nonzero(&bad.view()) > 0 => Err(error()),
             _ => Ok(s.clone()),
         }
     };
@@ -342,7 +343,7 @@ fn normal_of(mean: Operand<'_>, std: Operand<'_>, generator: Option<&Generator>)
         }
         (Operand::Scalar(m), Operand::Scalar(s)) => sample(
             Distribution::Normal(m.to_f64(), s.to_f64()),
-            &Meta { dims: Dims::EMPTY, dtype: default_dtype(), device: Device::CPU },
+            &Meta { dims: Dims::EMPTY, dtype: default_dtype(), place: Place::CPU },
             generator,
         ),
     })
@@ -358,17 +359,17 @@ fn new(d: Distribution, a: &Args<'_>, at: usize, options: usize, generator: Opti
     } else {
         a.opt_dtype(options)?.unwrap_or_else(default_dtype)
     };
-    let device = a.opt_device(options + 2)?.unwrap_or(Device::CPU);
+    let place = a.opt_device(options + 2)?.unwrap_or(Place::CPU);
     let g = generator.map(|i| a.opt_generator(i)).transpose()?.flatten();
-    Ok(sample(d, &Meta { dims: sizes(a.ints(at)?)?, dtype, device }, g)?.into())
+    Ok(sample(d, &Meta { dims: sizes(a.ints(at)?)?, dtype, place }, g)?.into())
 }
 
 /// Random numbers like the tensor at argument 0. `dtype, layout, device` start at `options`.
 fn like(d: Distribution, a: &Args<'_>, options: usize) -> Result<Ret> {
     let x = a.tensor(0)?;
     let dtype = a.opt_dtype(options)?.unwrap_or(x.dtype());
-    let device = a.opt_device(options + 2)?.unwrap_or(x.device());
-    Ok(sample_like(d, x, dtype, device, a.memory_format(options + 4)?)?.into())
+    let place = a.opt_device(options + 2)?.unwrap_or(x.place());
+    Ok(sample_like(d, x, dtype, place, a.memory_format(options + 4)?)?.into())
 }
 
 /// The in-place methods: fill argument 0 and return it.
@@ -521,7 +522,7 @@ pub const ROWS: &[Row] = &[
         "randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? \
         pin_memory=None) -> Tensor",
         |a| {
-            Ok(randperm(a.int(0)?, super::indexing::long_or(a, 1)?, a.opt_device(3)?.unwrap_or(Device::CPU), None)?
+            Ok(randperm(a.int(0)?, super::indexing::long_or(a, 1)?, a.opt_device(3)?.unwrap_or(Place::CPU), None)?
                 .into())
         },
         counted,
@@ -538,7 +539,7 @@ pub const ROWS: &[Row] = &[
             Ok(randperm(
                 a.int(0)?,
                 super::indexing::long_or(a, 2)?,
-                a.opt_device(4)?.unwrap_or(Device::CPU),
+                a.opt_device(4)?.unwrap_or(Place::CPU),
                 a.opt_generator(1)?,
             )?
             .into())

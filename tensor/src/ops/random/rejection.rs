@@ -11,7 +11,7 @@ use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, broadcast_di
 use crate::ops::pointwise::{arith, broadcast_strides, independent_of, kernel_error, select, select_scalar};
 use crate::random::Generator;
 use crate::schema::{Operand, Row, Sample, Tier, positive, probability};
-use crate::{DType, Device, DeviceKind, Error, Meta, Result, Tensor, dispatch, graph, state};
+use crate::{DType, Error, Held, Meta, Place, Result, Tensor, dispatch, graph, state};
 use smallvec::smallvec;
 use torchtpu_kernels::pointwise::BinaryKind;
 use torchtpu_kernels::special::{self, Analytic};
@@ -210,7 +210,7 @@ impl Op for DirichletGrad {
             }
         }
         let dims = broadcast_dims(&broadcast_dims(x[0].dims(), x[1].dims())?, x[2].dims())?;
-        Ok(Meta { dims, dtype, device: same_device(x)? })
+        Ok(Meta { dims, dtype, place: same_device(x)? })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         Axes::elementwise(x, y)
@@ -317,20 +317,20 @@ fn drawn(
     ) -> std::result::Result<(), torchtpu_kernels::KernelError>,
     record: impl FnOnce(&Generator) -> Result<Tensor>,
 ) -> Result<Tensor> {
-    state::no_grad(|| match meta.device.kind {
-        DeviceKind::Meta => Tensor::empty(meta),
-        DeviceKind::Cpu => {
+    state::no_grad(|| match meta.place.held() {
+        Held::Abstract => Tensor::empty(meta),
+        Held::Memory => {
             let y = Tensor::empty(meta)?;
-            with(generator, Device::CPU, |g| g.draw(|g| kernel(g, &mut y.view_mut()))?.map_err(kernel_error))?;
+            with(generator, Place::CPU, |g| g.draw(|g| kernel(g, &mut y.view_mut()))?.map_err(kernel_error))?;
             Ok(y)
         }
-        DeviceKind::Tpu | DeviceKind::Mesh => with(generator, meta.device, record),
+        Held::Handle => with(generator, meta.place, record),
     })
 }
 
 /// Draw on a device, from parameters of `float32` or `float64`.
 fn tried(kind: Proposal, a: &Tensor, b: &Tensor, g: &Generator) -> Result<Tensor> {
-    let bits = g.bits(*a.dims(), true, a.device())?;
+    let bits = g.bits(*a.dims(), true, a.place())?;
     dispatch::call(Prim::Rejection(Rejection(kind)), &[&bits, a, b])
 }
 
@@ -377,7 +377,7 @@ pub fn binomial(count: &Tensor, prob: &Tensor, generator: Option<&Generator>) ->
     }
     refuse_other(dtype, "binomial_cpu")?;
     let dims = broadcast_dims(count.dims(), prob.dims())?;
-    let meta = Meta { dims, dtype, device: same_device(&[count, prob])? };
+    let meta = Meta { dims, dtype, place: same_device(&[count, prob])? };
     let (n, p) = (count.detach(), prob.detach());
     let record = |g: &Generator| {
         let sizes: Vec<i64> = dims.iter().map(|&d| d as i64).collect();
@@ -413,7 +413,7 @@ fn recorded_gamma(shape: &Tensor, g: &Generator) -> Result<Tensor> {
     let small = shape.lt_scalar(1.0)?;
     let a = select(&small, &shape.add_scalar(1.0)?, shape)?.maximum_scalar(1.0)?;
     let y = tried(Proposal::Gamma, &a, &a, g)?;
-    let source = Source { generator: g, dims: *shape.dims(), device: shape.device() };
+    let source = Source { generator: g, dims: *shape.dims(), place: shape.place() };
     let log = source.unit(dtype)?.neg()?.log1p()?;
     let boosted = y.mul(&log.div(shape)?.exp()?)?;
     let least = if dtype == DType::F64 { f64::MIN_POSITIVE } else { f64::from(f32::MIN_POSITIVE) };

@@ -11,7 +11,7 @@ use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_di
 use crate::ops::pointwise::select_scalar;
 use crate::saved::SavedTensor;
 use crate::types::compute::{narrowed, widened};
-use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
+use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 pub use rows::ROWS;
 use smallvec::{SmallVec, smallvec};
 pub use spread::{Spread, var_mean};
@@ -110,7 +110,7 @@ impl Op for Reduce {
             }
             _ => m.dtype,
         };
-        Ok(Meta { dims: kept(&m.dims, self.mask), dtype, device: m.device })
+        Ok(Meta { dims: kept(&m.dims, self.mask), dtype, place: m.place })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let dims: Vec<String> = names("d", x[0].dims.len()).collect();
@@ -257,7 +257,7 @@ impl Op for ArgReduce {
                 self.dim
             )));
         }
-        Ok(Meta { dims: kept(&m.dims, 1 << self.dim), dtype: DType::I64, device: m.device })
+        Ok(Meta { dims: kept(&m.dims, 1 << self.dim), dtype: DType::I64, place: m.place })
     }
     fn axes(&self, x: &[Meta], y: &[Meta]) -> Axes {
         let mut dims: Vec<String> = names("d", x[0].dims.len()).collect();
@@ -289,7 +289,7 @@ pub fn sum_mask(x: &Tensor, mask: u64) -> Result<Tensor> {
 /// `x` with one element of each dimension of the mask whose elements are all the same, because it was expanded, and how
 /// often that element counts. A device would write the copies out before it reduces them.
 fn repeated(x: &Tensor, mask: u64) -> Result<Option<(Tensor, usize)>> {
-    if x.device().kind != DeviceKind::Tpu {
+    if !x.place().is_tpu() {
         return Ok(None);
     }
     let (mut once, mut count) = (x.clone(), 1);

@@ -155,7 +155,7 @@ fn run_packed(
         && sizes.is_sorted_by(|a, b| a >= b)
         && total(sizes) == gx.dims()[0] as i64
         && start.h.dims()[0] as i64 == sizes[0];
-    if is_packed && gx.device().kind.has_backend() && w.hr.is_none() {
+    if is_packed && gx.place().has_handle() && w.hr.is_none() {
         return run_padded(kind, &gx, sizes, start, w, reverse);
     }
     let gx = gx.split_sizes(sizes, 0)?;
@@ -216,7 +216,7 @@ fn run_padded(
     }
     let padded: Vec<i64> = memory::collect(rows().map(|(t, b)| turned(t, b) * batch + b));
     let last: Vec<i64> = (0..batch).map(|b| (length(b) - 1) * batch + b).collect();
-    let pick = |x: &Tensor, at: &[i64]| x.index_select(0, &Tensor::from_slice_on(at, &[at.len()], x.device())?);
+    let pick = |x: &Tensor, at: &[i64]| x.index_select(0, &Tensor::from_slice_on(at, &[at.len()], x.place())?);
     let gx = pick(gx, &packed)?.reshape(&[steps, batch, gates])?;
     let all = recurrence(kind, &gx, &start.h, start.c.as_ref(), w.hh, w.b_hh, false)?;
     let flat = |x: &Tensor| x.flatten(0, 1);

@@ -2,7 +2,7 @@
 
 use crate::axes::Axes;
 use crate::op::{Func, Layout, Prim, Value, ViewOp};
-use crate::{DType, DeviceKind, Dims, Error, Meta, Result, Tensor, dispatch};
+use crate::{DType, Dims, Error, Meta, Result, Tensor, dispatch};
 use torchtpu_stablehlo::{Direction, ElementType};
 
 /// The bytes of real numbers viewed as another dtype of real numbers. If elements have another size, the last dimension
@@ -122,7 +122,7 @@ impl ViewOp for Bits {
 /// Copy truth values whose bytes in host memory are neither 0 nor 1. Kernels rely on 0 or 1 in memory, so such bytes
 /// cannot be viewed directly.
 fn normalized_truth(x: &Tensor) -> Result<Option<Tensor>> {
-    if x.device().kind != DeviceKind::Cpu {
+    if !x.place().in_memory() {
         return Ok(None);
     }
     let bytes = x.contiguous()?.view_dtype(DType::U8)?;
@@ -140,7 +140,7 @@ fn normalized_truth(x: &Tensor) -> Result<Option<Tensor>> {
 fn is_aligned(x: &Tensor, dtype: DType) -> bool {
     // Complex numbers are aligned as their parts are.
     let align = if dtype.is_complex() { dtype.size_bytes() / 2 } else { dtype.size_bytes() };
-    x.device().kind != DeviceKind::Cpu || x.numel() == 0 || x.data_ptr().is_multiple_of(align)
+    !x.place().in_memory() || x.numel() == 0 || x.data_ptr().is_multiple_of(align)
 }
 
 /// A copy of a tensor in memory that is aligned for every dtype.

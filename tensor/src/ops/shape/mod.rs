@@ -352,7 +352,7 @@ impl crate::graph::BackwardFn for BeyondBackward {
     }
     fn backward(&self, g: &[Option<Tensor>]) -> Result<crate::op::Grads> {
         let Some(g) = g.first().and_then(Option::as_ref) else { return Ok(smallvec![None]) };
-        let places = |w: &AsStrided| Tensor::from_slice_on(&w.positions(), &[w.dims.numel()], g.device());
+        let places = |w: &AsStrided| Tensor::from_slice_on(&w.positions(), &[w.dims.numel()], g.place());
         let (from, to) = (places(&self.window)?, places(&self.operand)?);
         let memory = g.meta().with_dims(Dims::new(&[self.window.end().max(self.operand.end())]));
         let added = |at: &Tensor, g: &Tensor| {
@@ -411,7 +411,7 @@ impl ViewOp for AsStrided {
     }
     fn vjp(&self, x: &Meta, g: &Tensor) -> Result<Tensor> {
         let flat = Tensor::zeros_like_meta(&x.with_dims(Dims::new(&[x.numel()])))?;
-        let at = Tensor::from_slice_on(&self.positions(), &[self.dims.numel()], x.device)?;
+        let at = Tensor::from_slice_on(&self.positions(), &[self.dims.numel()], x.place)?;
         super::indexing::index_add(&flat, 0, &at, &g.reshape_dims(Dims::new(&[self.dims.numel()]))?)?
             .reshape_dims(x.dims)
     }
@@ -422,10 +422,10 @@ impl ViewOp for AsStrided {
         if crate::overlap::may_overlap(&self.dims, &self.strides) {
             let (places, elements) = crate::overlap::last_writes(&self.dims, &[&self.strides, y.strides()]);
             at = places.iter().map(|p| p + self.offset as i64).collect();
-            let elements = Tensor::from_slice_on(&elements, &[elements.len()], x.device())?;
+            let elements = Tensor::from_slice_on(&elements, &[elements.len()], x.place())?;
             y = super::indexing::index_select_in_range(&y.reshape(&[-1])?, 0, &elements)?;
         }
-        let at = Tensor::from_slice_on(&at, &[at.len()], x.device())?;
+        let at = Tensor::from_slice_on(&at, &[at.len()], x.place())?;
         super::indexing::index_copy(&flat, 0, &at, &y.reshape_dims(Dims::new(&[y.numel()]))?)?.reshape_dims(*x.dims())
     }
 }

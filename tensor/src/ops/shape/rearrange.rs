@@ -4,7 +4,7 @@ use crate::op::normalize_dim;
 use crate::ops::concat::{cat, flip};
 use crate::ops::pointwise::{BinaryKind, arith};
 use crate::schema::{Args, Operand, OutShape, Ret, Row, Sample, Scope, Tier, ints, n, t, two, widely};
-use crate::{DType, Device, Error, Result, Scalar, Tensor, default_dtype, samples};
+use crate::{DType, Error, Place, Result, Scalar, Tensor, default_dtype, samples};
 
 /// Split into a number of parts whose sizes differ by one at most.
 fn split_evenly(x: &Tensor, parts: i64, dim: i64) -> Result<Vec<Tensor>> {
@@ -119,14 +119,14 @@ fn block_diag(xs: &[&Tensor]) -> Result<Tensor> {
         .iter()
         .map(|x| {
             let (r, c) = (x.dims()[0], x.dims()[1]);
-            let zeros = |n: usize| Tensor::zeros(&[r, n], dtype, x.device());
+            let zeros = |n: usize| Tensor::zeros(&[r, n], dtype, x.place());
             let row = cat(&[&zeros(before)?, &x.to_dtype(dtype)?, &zeros(columns - before - c)?], 1);
             before += c;
             row
         })
         .collect::<Result<_>>()?;
     if rows.is_empty() {
-        return Tensor::zeros(&[1, 0], dtype, Device::CPU);
+        return Tensor::zeros(&[1, 0], dtype, Place::CPU);
     }
     cat(&rows.iter().collect::<Vec<_>>(), 0)
 }
@@ -215,7 +215,7 @@ fn as_strided_scatter(x: &Tensor, src: &Tensor, sizes: &[i64], strides: &[i64], 
         }
         e += 1;
     });
-    let list = |v: &[i64]| Tensor::from_slice_on(v, &[v.len()], x.device());
+    let list = |v: &[i64]| Tensor::from_slice_on(v, &[v.len()], x.place());
     let values = crate::ops::indexing::index_select(&src.reshape(&[-1])?, 0, &list(&taken)?)?;
     let y = crate::ops::indexing::index_copy(&x.reshape(&[-1])?, 0, &list(&to)?, &values)?;
     y.reshape(&x.dims().iter().map(|&n| n as i64).collect::<Vec<_>>())
@@ -235,25 +235,25 @@ fn logspace(a: &Args<'_>) -> Result<Ret> {
         return Err(crate::ops::complex::unsupported("logspace_cpu", DType::Bool));
     }
     let dtype = a.opt_dtype(4)?.unwrap_or(default_dtype());
-    let device = a.opt_device(6)?.unwrap_or(Device::CPU);
+    let place = a.opt_device(6)?.unwrap_or(Place::CPU);
     let (from, to) = (
         crate::ops::creation::bound_of("logspace", "start", a, 0)?,
         crate::ops::creation::bound_of("logspace", "end", a, 1)?,
     );
     if from.is_complex() || to.is_complex() || dtype.is_complex() {
-        let x = crate::ops::creation::spaced("logspace", from, to, a.int(2)?, a.opt_dtype(4)?, device)?;
+        let x = crate::ops::creation::spaced("logspace", from, to, a.int(2)?, a.opt_dtype(4)?, place)?;
         return Ok(arith(BinaryKind::Pow, Operand::Scalar(a.scalar(3)?), Operand::Tensor(&x))?.into());
     }
     let bound = |i: usize, what: &str| -> Result<f64> {
         let v = crate::ops::creation::bound_of("logspace", what, a, i)?.to_f64();
         Ok(if dtype.is_float() { v } else { v.trunc() })
     };
-    let powers = Tensor::linspace(bound(0, "start")?, bound(1, "end")?, a.int(2)?, DType::F64, Device::CPU)?;
+    let powers = Tensor::linspace(bound(0, "start")?, bound(1, "end")?, a.int(2)?, DType::F64, Place::CPU)?;
     let base = a.float(3)?;
     if let Some(out) = powers.view_mut().as_slice_mut::<f64>() {
         out.iter_mut().for_each(|p| *p = base.powf(*p));
     }
-    Ok(powers.to_dtype(dtype)?.to_device(device)?.into())
+    Ok(powers.to_dtype(dtype)?.to_device(place)?.into())
 }
 
 /// Tensors cut into equally many chunks along a dimension, padded with zeros, with the chunks of the same number
@@ -419,7 +419,7 @@ pub const ROWS: &[Row] = &[
             let x = a.tensor(0)?.reshape(&[-1])?;
             let (offset, len) = (a.int(1)?, x.numel());
             let side = len + offset.unsigned_abs() as usize;
-            let y = Tensor::zeros(&[side, side], x.dtype(), x.device())?;
+            let y = Tensor::zeros(&[side, side], x.dtype(), x.place())?;
             y.diagonal(offset, 0, 1)?.copy_(&x)?;
             Ok(y.into())
         },

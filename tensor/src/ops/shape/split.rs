@@ -63,7 +63,7 @@ pub(crate) fn collected(x: &Tensor, views: impl Iterator<Item = Result<Tensor>>)
     if n > 1 << 12 {
         memory::expect_room(n.saturating_mul(VIEW));
     }
-    backend::taking_apart(x.device(), || {
+    backend::taking_apart(x.place(), || {
         let mut all = memory::with_capacity(n);
         for view in views {
             memory::push(&mut all, view?);

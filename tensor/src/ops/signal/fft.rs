@@ -9,7 +9,7 @@ use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_di
 use crate::ops::concat::{cat, flip};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, ints, n, t};
-use crate::{DType, Device, Error, Meta, Result, Scalar, Tensor, default_dtype, dispatch, samples};
+use crate::{DType, Error, Meta, Place, Result, Scalar, Tensor, default_dtype, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::memory;
 use torchtpu_stablehlo::FftKind;
@@ -292,7 +292,7 @@ fn shifted(a: &Args<'_>, back: bool) -> Result<Ret> {
 /// Frequencies of the points of a transform: the first half counts up, the second ends at -1.
 fn frequencies(a: &Args<'_>, real: bool) -> Result<Ret> {
     let count = a.int(0)?;
-    let (dtype, device) = crate::ops::creation::options(a, 2, default_dtype(), Device::CPU)?;
+    let (dtype, place) = crate::ops::creation::options(a, 2, default_dtype(), Place::CPU)?;
     if !dtype.is_inexact() {
         let name = if real { "rfftfreq" } else { "fftfreq" };
         return Err(Error::runtime(format!("{name} requires a floating point or complex dtype")));
@@ -306,7 +306,7 @@ fn frequencies(a: &Args<'_>, real: bool) -> Result<Ret> {
         memory::collect((0..count - count / 2).chain(-(count / 2)..0).map(|k| k as f64))
     };
     let by = 1.0 / (count as f64 * a.float(1)?);
-    Ok(Tensor::from_slice(&v, &[v.len()])?.mul_scalar(by)?.to_dtype(dtype)?.to_device(device)?.into())
+    Ok(Tensor::from_slice(&v, &[v.len()])?.mul_scalar(by)?.to_dtype(dtype)?.to_device(place)?.into())
 }
 
 fn plain() -> Vec<Sample> {

@@ -3,7 +3,7 @@
 use super::fft::{Norm, c2c, c2r, r2c};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Tier, n, positive, t};
-use crate::{DeviceKind, Dims, Error, Meta, Result, Scalar, Tensor};
+use crate::{Dims, Error, Held, Meta, Result, Scalar, Tensor};
 use torchtpu_kernels::memory;
 
 /// A window of `size`, centred in `length` zeros.
@@ -79,7 +79,7 @@ fn stft(a: &Args<'_>) -> Result<Ret> {
             Some(w)
         }
         None if width < length => {
-            let meta = Meta { dims: Dims::new(&[width as usize]), dtype: x.dtype().to_real(), device: x.device() };
+            let meta = Meta { dims: Dims::new(&[width as usize]), dtype: x.dtype().to_real(), place: x.place() };
             ones = Tensor::full_meta(&meta, Scalar::Int(1))?;
             Some(&ones)
         }
@@ -148,7 +148,7 @@ fn istft(a: &Args<'_>) -> Result<Ret> {
             w.clone()
         }
         None => {
-            let meta = Meta { dims: Dims::new(&[width as usize]), dtype: real, device: x.device() };
+            let meta = Meta { dims: Dims::new(&[width as usize]), dtype: real, place: x.place() };
             Tensor::full_meta(&meta, Scalar::Int(1))?
         }
     };
@@ -171,7 +171,7 @@ fn istft(a: &Args<'_>) -> Result<Ret> {
     // Overlapping frames are added up, and so are the squares of the window, by which the sums are divided.
     let total = (length + hop * (count as i64 - 1)) as usize;
     let places: Vec<i64> = memory::collect((0..count as i64).flat_map(|f| (0..length).map(move |i| f * hop + i)));
-    let places = Tensor::from_slice_on(&places, &[places.len()], x.device())?;
+    let places = Tensor::from_slice_on(&places, &[places.len()], x.place())?;
     let added = |pieces: &Tensor, rows: usize| -> Result<Tensor> {
         let flat = pieces.reshape_dims(Dims::new(&[rows, count * length as usize]))?;
         let zeros = Tensor::zeros_like_meta(&flat.meta().with_dims(Dims::new(&[rows, total])))?;
@@ -189,9 +189,9 @@ fn istft(a: &Args<'_>) -> Result<Ret> {
     let (y, envelope) = (y.narrow(1, start, stop - start)?, envelope.narrow(1, start, stop - start)?);
     let bad = envelope.abs()?.lt_scalar(1e-11)?;
     let error = || Error::runtime("window overlap add min: 0");
-    let envelope = match x.device().kind {
-        DeviceKind::Tpu | DeviceKind::Mesh => crate::ops::indexing::defer(&bad, error())?.tied(&envelope)?,
-        DeviceKind::Cpu if bad.to_vec::<bool>()?.contains(&true) => return Err(error()),
+    let envelope = match x.place().held() {
+        Held::Handle => crate::ops::indexing::defer(&bad, error())?.tied(&envelope)?,
+        Held::Memory if bad.to_vec::<bool>()?.contains(&true) => return Err(error()),
         _ => envelope,
     };
     let mut y = y.div(&envelope)?;

@@ -2,7 +2,7 @@
 
 use crate::ops::creation::options;
 use crate::schema::{Args, Ret, Row, Sample, Scope, Tier, n};
-use crate::{Device, Error, Result, Tensor, default_dtype};
+use crate::{Error, Place, Result, Tensor, default_dtype};
 use std::f64::consts::PI;
 use torchtpu_kernels::memory;
 use torchtpu_kernels::special::i0;
@@ -11,10 +11,10 @@ use torchtpu_kernels::special::i0;
 /// without its last.
 fn window(a: &Args<'_>, name: &str, at: usize, periodic: bool, f: impl Fn(f64) -> f64) -> Result<Ret> {
     let length = a.int(0)?;
-    let (dtype, device) = options(a, at, default_dtype(), Device::CPU)?;
+    let (dtype, place) = options(a, at, default_dtype(), Place::CPU)?;
     if !dtype.is_float() {
         return Err(Error::runtime(format!(
-            "{name} expects floating point dtypes, got: TensorOptions(dtype={}, device={device}, layout=Strided \
+            "{name} expects floating point dtypes, got: TensorOptions(dtype={}, device={place}, layout=Strided \
             (default), requires_grad=false (default), pinned_memory=false, memory_format=(nullopt))",
             dtype.c_name()
         )));
@@ -25,7 +25,7 @@ fn window(a: &Args<'_>, name: &str, at: usize, periodic: bool, f: impl Fn(f64) -
     let last = if periodic { length } else { length - 1 } as f64;
     let v: Vec<f64> =
         memory::collect((0..length).map(|i| if length == 1 { 1.0 } else { f(2.0 * i as f64 / last - 1.0) }));
-    Ok(Tensor::from_slice(&v, &[v.len()])?.to_dtype(dtype)?.to_device(device)?.into())
+    Ok(Tensor::from_slice(&v, &[v.len()])?.to_dtype(dtype)?.to_device(place)?.into())
 }
 
 /// A sum of cosines. Each weight has the sign that makes the middle the greatest.

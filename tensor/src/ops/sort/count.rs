@@ -39,7 +39,7 @@ pub fn bincount(x: &Tensor, weights: Option<&Tensor>, min: i64) -> Result<Tensor
     let y = Tensor::empty(&Meta::new(&[len], dtype, Device::CPU))?;
     let w = weights.as_ref().map(Tensor::view);
     kernels::bincount(&values.view(), w.as_ref(), &mut y.view_mut()).map_err(kernel_error)?;
-    y.to_device(x.device())
+    y.to_device(x.place())
 }
 
 /// `torch.histc`. On a device the host reads the values.
@@ -56,7 +56,7 @@ pub fn histc(x: &Tensor, bins: i64, min: f64, max: f64) -> Result<Tensor> {
     }
     let y = Tensor::empty(&Meta::new(&[bins as usize], x.dtype(), Device::CPU))?;
     kernels::histc(&host(x)?.view(), min, max, &mut y.view_mut()).map_err(kernel_error)?;
-    y.to_device(x.device())
+    y.to_device(x.place())
 }
 
 fn flat(v: SampleArg) -> Vec<Sample> {

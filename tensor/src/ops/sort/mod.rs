@@ -18,7 +18,7 @@ use crate::ops::complex::refuse;
 use crate::ops::indexing::{Scatter, ScatterKind};
 use crate::ops::pointwise::kernel_error;
 use crate::schema::{Aliasing, Args, OutDType, Ret, Row, Sample, SampleArg, Tier, index, messages, n, t};
-use crate::{DType, Device, DeviceKind, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch, samples};
+use crate::{DType, Device, Dims, Error, ErrorKind, Meta, Result, Scalar, Tensor, dispatch, samples};
 use smallvec::smallvec;
 use torchtpu_kernels::{memory, sort as kernels};
 use torchtpu_stablehlo::{self as hlo, Direction, ElementType, Type};
@@ -335,7 +335,7 @@ fn median_of_all(x: &Tensor, kind: PickKind) -> Result<Tensor> {
 
 /// A plain copy of the values in host memory, for kernels.
 fn host(x: &Tensor) -> Result<Tensor> {
-    if x.device().kind == DeviceKind::Meta {
+    if x.place().is_abstract() {
         return Err(Error::not_implemented(
             "the result of this function depends on values, which a meta tensor has not",
         ));
@@ -346,7 +346,7 @@ fn host(x: &Tensor) -> Result<Tensor> {
 /// [`host`] for a result whose size the values decide. A planned device has none: `stand_in` makes values that give an
 /// assumed number of rows, of at most `most`.
 fn host_of_sizes(x: &Tensor, most: usize, stand_in: impl FnOnce(usize) -> Result<Tensor>) -> Result<Tensor> {
-    if x.device().kind == DeviceKind::Meta {
+    if x.place().is_abstract() {
         return host(x);
     }
     crate::backend::fetch_sizes(x, most, stand_in)?.resolved()

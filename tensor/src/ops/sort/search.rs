@@ -4,7 +4,7 @@ use crate::ops::indexing;
 use crate::ops::pointwise::{kernel_error, select};
 use crate::ops::reduce::{ReduceKind, reduce};
 use crate::schema::{Operand, Row, Scope, Tier};
-use crate::{DType, Device, DeviceKind, Error, Meta, Result, Scalar, Tensor, promote_types};
+use crate::{DType, Error, Meta, Place, Result, Scalar, Tensor, promote_types};
 use torchtpu_kernels::sort as kernels;
 
 /// `torch.searchsorted`: for each value, its position in the sorted row, before equal elements or, with `right`, after
@@ -59,12 +59,12 @@ pub fn searchsorted(
             )));
         }
     }
-    if boundaries.device() != values.device() {
+    if boundaries.place() != values.place() {
         return Err(Error::runtime(format!(
             "torch.searchsorted(): boundaries and input value tensors should have same device type, but got boundaries \
              tensor device type {} and input value tensor device type {}",
-            boundaries.device(),
-            values.device()
+            boundaries.place(),
+            values.place()
         )));
     }
     let out = if narrow { DType::I32 } else { DType::I64 };
@@ -73,9 +73,9 @@ pub fn searchsorted(
         false => promote_types(boundaries.dtype(), values.dtype()),
     };
     let (boundaries, values) = (boundaries.detach().to_dtype(dtype)?, values.detach().to_dtype(dtype)?);
-    if boundaries.device().kind == DeviceKind::Cpu {
+    if boundaries.place().in_memory() {
         let (boundaries, values) = (boundaries.resolved()?, values.resolved()?);
-        let y = Tensor::empty(&Meta { dims: *v, dtype: out, device: Device::CPU })?;
+        let y = Tensor::empty(&Meta { dims: *v, dtype: out, place: Place::CPU })?;
         let order = sorter.map(Tensor::view);
         kernels::searchsorted(&boundaries.view(), &values.view(), right, order.as_ref(), &mut y.view_mut())
             .map_err(kernel_error)?;
@@ -103,7 +103,7 @@ fn bisected(boundaries: &Tensor, values: &Tensor, right: bool) -> Result<Tensor>
         0 => boundaries.take(i),
         _ => indexing::gather(boundaries, last, i),
     };
-    let positions = Meta { dims: *values.dims(), dtype: DType::I64, device: values.device() };
+    let positions = Meta { dims: *values.dims(), dtype: DType::I64, place: values.place() };
     let mut start = Tensor::zeros_like_meta(&positions)?;
     let mut end = Tensor::full_meta(&positions, Scalar::Int(size))?;
     for _ in 0..=size.ilog2() {
@@ -135,7 +135,7 @@ fn search_number(
     sorter: Option<&Tensor>,
 ) -> Result<Tensor> {
     let value = value_tensor(v, boundaries)?;
-    let value = if value.device() == boundaries.device() { value } else { value.to_device(boundaries.device())? };
+    let value = if value.place() == boundaries.place() { value } else { value.to_device(boundaries.place())? };
     let common = if value.dtype().is_float() { value.dtype() } else { boundaries.dtype() };
     searchsorted(&boundaries.to_dtype(common)?, &value.to_dtype(common)?, right, narrow, sorter)
 }

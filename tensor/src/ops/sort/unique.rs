@@ -6,15 +6,15 @@ use crate::graph::not_differentiable;
 use crate::op::{Prim, normalize_dim};
 use crate::ops::indexing;
 use crate::schema::{Row, Sample, Scope, Tier, index, n, t};
-use crate::{Device, Result, Tensor, dispatch};
+use crate::{Place, Result, Tensor, dispatch};
 use torchtpu_kernels::{memory, sort as kernels};
 
 fn found(x: &Tensor, u: &kernels::Unique, inverse: bool, counts: bool) -> Result<(Tensor, Tensor, Tensor)> {
-    let at = positions(&u.first, &[u.first.len()], x.device())?;
+    let at = positions(&u.first, &[u.first.len()], x.place())?;
     let values =
         dispatch::call(Prim::IndexSelect(indexing::IndexSelect { dim: 0 }), &[&x.detach().reshape(&[-1])?, &at])?;
     let list = |on: bool, v: &[i64], dims: &[usize]| {
-        if on { positions(v, dims, x.device()) } else { positions(&[], &[0], x.device()) }
+        if on { positions(v, dims, x.place()) } else { positions(&[], &[0], x.place()) }
     };
     Ok((values, list(inverse, &u.inverse, x.dims())?, list(counts, &u.counts, &[u.first.len()])?))
 }
@@ -90,15 +90,15 @@ fn unique_slices(
         number[i] = first.len() as i64 - 1;
         *count.last_mut().expect("pushed at the first") += 1;
     }
-    let at = positions(&first, &[first.len()], x.device())?;
+    let at = positions(&first, &[first.len()], x.place())?;
     let values = dispatch::call(Prim::IndexSelect(indexing::IndexSelect { dim: d }), &[&x.detach(), &at])?;
     let list =
-        |on: bool, v: &[i64]| if on { positions(v, &[v.len()], x.device()) } else { positions(&[], &[0], x.device()) };
+        |on: bool, v: &[i64]| if on { positions(v, &[v.len()], x.place()) } else { positions(&[], &[0], x.place()) };
     Ok((values, list(inverse, &number)?, list(counts, &count)?))
 }
 
-fn positions(v: &[i64], dims: &[usize], device: Device) -> Result<Tensor> {
-    Tensor::from_slice_on(v, dims, device)
+fn positions(v: &[i64], dims: &[usize], place: Place) -> Result<Tensor> {
+    Tensor::from_slice_on(v, dims, place)
 }
 
 /// Rows of distinct values.

@@ -74,7 +74,7 @@ pub(super) fn cov(
         Some(t) => {
             let less = match (weights, &w) {
                 (Some(aw), Some(w)) if correction != 0 => w.mul(aw)?.sum()?.div(&t)?.mul_scalar(correction)?,
-                _ => Tensor::full(&[], correction, t.dtype(), t.device())?,
+                _ => Tensor::full(&[], correction, t.dtype(), t.place())?,
             };
             let norm = t.sub(&less)?;
             y.div(&norm.maximum_scalar(0)?)?

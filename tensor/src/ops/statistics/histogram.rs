@@ -109,7 +109,7 @@ pub(super) fn even_edges(p: &Points, bins: &[i64], range: Option<&[f64]>) -> Res
             let (low, high) = outer_edges(p, d, range)?;
             let count = bins[d] as usize;
             // Count each half from its own end, so that both ends are exact.
-            let i = dispatch::call(Prim::Iota(Iota { len: count + 1, device: p.x.device() }), &[])?;
+            let i = dispatch::call(Prim::Iota(Iota { len: count + 1, place: p.x.place() }), &[])?;
             let step = high.sub(&low)?.div_scalar(count as f64)?;
             let up = low.add(&step.mul(&i.to_dtype(p.x.dtype())?)?)?;
             let back = i.neg()?.add_scalar(count as i64)?.to_dtype(p.x.dtype())?;

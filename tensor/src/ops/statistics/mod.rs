@@ -18,7 +18,7 @@ use crate::schema::{
     Aliasing, Args, Fill, OutDType, Ret, Row, Sample, SampleArg, Scope, Tier, index, ints, mask, messages, n, positive,
     t, widely,
 };
-use crate::{DeviceKind, Error, Result, Scalar, Tensor, samples};
+use crate::{Error, Result, Scalar, Tensor, samples};
 use covariance::{corrcoef, cov};
 use diff::diff;
 use gradient::{Spacing, at_points, evenly, gradient_row};
@@ -28,7 +28,7 @@ use segment::{renorm, segment_row};
 
 /// Raise `error` when any element of `bad` is true.
 fn refuse(bad: &Tensor, error: Error) -> Result<()> {
-    if bad.device().kind == DeviceKind::Meta {
+    if bad.place().is_abstract() {
         return Ok(());
     }
     let any = reduce(ReduceKind::Any, bad, None, false)?;
@@ -37,7 +37,7 @@ fn refuse(bad: &Tensor, error: Error) -> Result<()> {
 
 /// Return `x`, and [`refuse`] now, or tie `x` to the error if reading now would cut the trace.
 fn refuse_later(bad: &Tensor, error: Error, x: &Tensor) -> Result<Tensor> {
-    if bad.device().kind.has_backend() {
+    if bad.place().has_handle() {
         return indexing::defer(bad, error)?.tied(x);
     }
     refuse(bad, error)?;

@@ -7,7 +7,7 @@ use crate::ops::indexing::{self, count_up};
 use crate::ops::pointwise::{kernel_error, select, select_scalar};
 use crate::ops::sort::sort;
 use crate::schema::{Args, Ret};
-use crate::{DType, DeviceKind, Dims, Error, Result, Scalar, Tensor};
+use crate::{DType, Dims, Error, Result, Scalar, Tensor};
 use torchtpu_kernels::sort as kernels;
 
 /// `torch.quantile` and, without NaN, `torch.nanquantile`.
@@ -25,7 +25,7 @@ fn quantile(name: &str, x: &Tensor, q: &Tensor, dim: Option<i64>, keep: bool, ho
     if q.dtype() != x.dtype() {
         return fail("q tensor must be same dtype as the input tensor");
     }
-    if q.device() != x.device() {
+    if q.place() != x.place() {
         return fail("q tensor must be on the same device as the input tensor");
     }
     if !["linear", "lower", "higher", "midpoint", "nearest"].contains(&how) {
@@ -107,7 +107,7 @@ pub(super) fn quantile_row(a: &Args<'_>, name: &str, skip: bool) -> Result<Ret> 
             if !(0.0..=1.0).contains(&q) {
                 return Err(Error::runtime(format!("{name}() q must be in the range [0, 1] but got {q}")));
             }
-            Tensor::full(&[], q, x.dtype(), x.device())?
+            Tensor::full(&[], q, x.dtype(), x.place())?
         }
     };
     Ok(quantile(name, x, &q, a.opt_int(2)?, a.bool(3)?, a.str(4)?, skip)?.into())
@@ -140,7 +140,7 @@ pub(super) fn mode(x: &Tensor, dim: i64, keep: bool) -> Result<(Tensor, Tensor)>
         return Err(Error::index(format!("mode(): Expected reduction dim {d} to have non-zero size.")));
     }
     let dim = d as i64;
-    if x.device().kind == DeviceKind::Cpu && !x.dtype().is_complex() {
+    if x.place().in_memory() && !x.dtype().is_complex() {
         let at = mode_on_cpu(x, d)?;
         let values = indexing::gather(x, dim, &at)?;
         return if keep { Ok((values, at)) } else { Ok((values.squeeze(dim)?, at.squeeze(dim)?)) };
@@ -149,7 +149,7 @@ pub(super) fn mode(x: &Tensor, dim: i64, keep: bool) -> Result<(Tensor, Tensor)>
     // The length of the run of equal elements that ends at each position, counted from the start of the run.
     let mut along = Dims::filled(1, rank);
     along.set(d, size);
-    let place = count_up(size, x.device())?.reshape_dims(along)?.expand_dims(sorted.dims())?;
+    let place = count_up(size, x.place())?.reshape_dims(along)?.expand_dims(sorted.dims())?;
     let length = if size == 1 {
         place
     } else {

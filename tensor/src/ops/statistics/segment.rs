@@ -154,7 +154,7 @@ fn segment_reduce(
     // The number of each element's segment. Elements in no segment get one additional number, which is cut off.
     let mut shape = sizes(&lengths);
     shape[d] = size as i64;
-    let place = count_up(size, x.device())?.expand(&shape)?.contiguous()?;
+    let place = count_up(size, x.place())?.expand(&shape)?.contiguous()?;
     let number = searchsorted(&ends, &place, true, false, None)?;
     let number = match start {
         Some(s) => select(&place.lt(&s)?, &Tensor::number(Scalar::Int(segments as i64), DType::I64)?, &number)?,

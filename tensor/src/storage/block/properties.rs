@@ -1,11 +1,11 @@
 //! Properties of a tensor: sizes, strides, flags, and the version of its storage.
 
 use super::{CONJUGATED, INFERENCE, NEGATED, Owner, Tensor, UNVERSIONED, WRAPPED_NUMBER, has_plain_strides};
-use crate::{DType, Device, Dims, Meta};
+use crate::{DType, Device, Dims, Meta, Place};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 impl Tensor {
-    /// Sizes, dtype and device.
+    /// Sizes, dtype and place.
     #[inline(always)]
     pub fn meta(&self) -> &Meta {
         &self.header().meta
@@ -23,7 +23,12 @@ impl Tensor {
     /// The device.
     #[inline(always)]
     pub fn device(&self) -> Device {
-        self.header().meta.device
+        self.header().meta.place.device
+    }
+    /// Where the tensor is, and how its value is held.
+    #[inline(always)]
+    pub fn place(&self) -> Place {
+        self.header().meta.place
     }
     /// Strides in elements.
     #[inline(always)]
@@ -139,7 +144,7 @@ impl Tensor {
         st.owner != Owner::Foreign && !st.is_exported.load(Ordering::Relaxed)
     }
     /// Record that the storage holds state that outlives a batch, as buffers of modules do. Writes keep the old value
-    /// if the new one depends on a check that failed. See [`Backend::overwrite`](crate::backend::Backend::overwrite).
+    /// if the new one depends on a check that failed. See [`Representation::overwrite`](crate::backend::Representation::overwrite).
     pub fn mark_state(&self) {
         self.storage().is_state.store(true, Ordering::Relaxed);
     }
