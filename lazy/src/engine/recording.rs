@@ -454,12 +454,16 @@ fn forget(b: &mut Body, node: &Node, x: &[Operand<'_>]) -> Error {
     stale()
 }
 
+/// The generation of an entry before the first one comes again. With its position, a generation makes a handle, whose
+/// highest byte is that of [dense](torchtpu_tensor::Rep::Dense) values.
+const LAST_GENERATION: u32 = (1 << 24) - 1;
+
 #[inline]
 fn new_entry(entries: &mut Vec<Entry>, free: &mut Vec<u32>, state: State) -> (u32, u64) {
     match free.pop() {
         Some(i) => {
             let e = &mut entries[i as usize];
-            e.generation = e.generation.wrapping_add(1);
+            e.generation = if e.generation == LAST_GENERATION { 1 } else { e.generation + 1 };
             (e.refs, e.state, e.mark) = (1, state, 0);
             (i, u64::from(e.generation) << 32 | u64::from(i))
         }
@@ -468,5 +472,17 @@ fn new_entry(entries: &mut Vec<Entry>, free: &mut Vec<u32>, state: State) -> (u3
             entries.push(Entry { refs: 1, generation: 1, state, mark: 0, arg: 0 });
             (i, 1 << 32 | u64::from(i))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_of_an_entry_that_is_used_for_long_stay_dense() {
+        let mut entries = vec![Entry { refs: 0, generation: LAST_GENERATION - 1, state: State::Free, mark: 0, arg: 0 }];
+        let handles: Vec<u64> = (0..3).map(|_| new_entry(&mut entries, &mut vec![0], State::Free).1).collect();
+        assert_eq!(handles, [0x00ff_ffff_0000_0000, 0x0000_0001_0000_0000, 0x0000_0002_0000_0000]);
     }
 }
