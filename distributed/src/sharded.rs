@@ -1,8 +1,8 @@
 //! Sharded tensors. A sharded tensor has the sizes of the whole, and each process has a part of its elements.
 //!
 //! Sharded is one of the [representations](torchtpu_tensor::Rep) of tensors, and this module implements it: its values
-//! are parts with a [`Spec`]. A sharded tensor is on the device of its parts, and its [`Place`] names the mesh. An op is
-//! recorded with the whole sizes, so shape checks, history, views and in-place forms are those of dense tensors. To run
+//! are parts with a [`Spec`]. A sharded tensor is on the device of its parts, and its [`Place`] names the mesh. An op
+//! is recorded with the whole sizes, so shape checks, history, views and in-place forms are those of dense tensors. To run
 //! it, this module asks [`propagate`] for placements, redistributes the operands, and calls the op on the parts.
 //!
 //! Redistribution calls the collectives of [`torchtpu_tensor::ops::collective`]. On device `cpu` they run at once, and
@@ -48,9 +48,9 @@ pub struct Member {
 static MEMBERS: RwLock<Vec<Arc<Member>>> = RwLock::new(Vec::new());
 
 impl Member {
-    /// Make the place of the sharded tensors of a mesh. All processes of the mesh call this. `groups` has the group of this process along
-    /// each mesh dimension, and `local` is the device of the parts. The generator of the place starts with the seed of
-    /// the first process. A planned device has no other processes, so its generator has the seed of this one.
+    /// Make the place of the sharded tensors of a mesh. All processes of the mesh call this. `groups` has the group of
+    /// this process along each mesh dimension, and `local` is the device of the parts. The generator of the place
+    /// starts with the seed of the first process. A planned device has no other processes, so its generator has the seed of this one.
     ///
     /// # Errors
     /// `Value` if the groups have other sizes, the errors of a broadcast.
@@ -502,6 +502,9 @@ impl Representation for Parts {
 
     /// Replicate a number. As in PyTorch, it need not be made a sharded tensor by the caller.
     fn adopt(&self, x: &Tensor, place: Place) -> Result<Option<Tensor>> {
+        if x.numel() != 1 {
+            return Ok(None);
+        }
         if x.dims().len() == 1 {
             warning::warn(
                 "Found a non-scalar tensor with numel=1 and ndim!=0, we are implicitly creating a replicated DTensor \

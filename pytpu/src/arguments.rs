@@ -417,7 +417,7 @@ impl Overload {
                 && matches!(given, Arg::None)
                 && let Some(d) = device::current_default()
             {
-                out.values[i].write(Arg::Device(d.into()));
+                out.values[i].write(Arg::Device(d));
             }
             // SAFETY: written above.
             if let Arg::Ints(size) = unsafe { out.values[0].assume_init() } {

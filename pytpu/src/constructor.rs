@@ -94,7 +94,7 @@ pub(crate) unsafe extern "C" fn new(ty: *mut PyTypeObject, args: Object, kwargs:
         let first = if n > 0 { PyTuple_GetItem(args, 0) } else { null_mut() };
         let sizes: Option<Vec<i64>> =
             (0..n).map(|i| int(PyTuple_GetItem(args, i)).filter(|_| !is_tensor(first))).collect();
-        let device = on.or_else(device::current_default).unwrap_or(Device::CPU);
+        let place = device::of_new(on);
         let t = match sizes {
             Some(sizes) => {
                 let sizes = if n == 0 { vec![0] } else { sizes };
@@ -106,10 +106,14 @@ pub(crate) unsafe extern "C" fn new(ty: *mut PyTypeObject, args: Object, kwargs:
                 };
                 torchtpu_tensor::Dims::try_new(&dims)?;
                 let meta = Meta::new(&dims, default_dtype(), Device::CPU);
-                Tensor::empty(&meta)?.to_device(device)?
+                if place.is_abstract() {
+                    Tensor::empty(&Meta { place, ..meta })?
+                } else {
+                    Tensor::empty(&meta)?.to_device(place)?
+                }
             }
             None if n == 1 && is_tensor(first) => tensor_of(first).detach(),
-            None if n == 1 || subclass => convert::tensor(first, Some(default_dtype()), Some(device))?,
+            None if n == 1 || subclass => convert::tensor(first, Some(default_dtype()), on)?,
             None => {
                 return Err(PyTypeError::new_err("new(): expected sizes, a sequence of numbers, or a Tensor").into());
             }

@@ -42,19 +42,19 @@ pub unsafe fn tensor(o: *mut PyObject, dtype: Option<DType>, device: Option<Devi
                 torchtpu_tensor::no_grad(|| {
                     let y = x
                         .detach()
-                        .to_device(device.map_or(x.place(), Place::from))?
+                        .to_device(device.map_or_else(|| Ok(x.place()), |d| torchtpu_tensor::backend::moved(&x, d))?)?
                         .to_dtype(dtype.unwrap_or(x.dtype()))?;
                     if y.shares_storage(&x) { y.copy() } else { Ok(y) }
                 })
             })?;
             return Ok(t.detach());
         }
-        let device = device.or_else(device::current_default).unwrap_or(Device::CPU);
+        let place = device::of_new(device);
         if is_array(o) {
             let t = Python::attach(|py| from_array_interface(&Bound::from_borrowed_ptr(py, o)))?;
             let t = t.to_dtype(dtype.unwrap_or(t.dtype()))?;
             let t = if t.storage_bytes() > 0 && dtype.is_none_or(|d| d == t.dtype()) { t.copy()? } else { t };
-            return Ok(t.to_device(device)?);
+            return Ok(t.to_device(place)?);
         }
         if PyList_Check(o) != 0 && PyList_Size(o) > 0 && is_array(PyList_GetItem(o, 0)) {
             torchtpu_tensor::warn_once!(
@@ -63,7 +63,7 @@ pub unsafe fn tensor(o: *mut PyObject, dtype: Option<DType>, device: Option<Devi
             )?;
         }
         if let Some(t) = from_exporter(o)? {
-            return tensor(t.as_ptr(), dtype, Some(device));
+            return tensor(t.as_ptr(), dtype, Some(place.device));
         }
         let mut dims = Vec::new();
         shape_of(o, &mut dims)?;
@@ -77,7 +77,7 @@ pub unsafe fn tensor(o: *mut PyObject, dtype: Option<DType>, device: Option<Devi
             return Err(PyValueError::new_err("Overflow when unpacking long long").into());
         }
         let t = from_numbers(&data.values, &dims, dtype)?;
-        Ok(t.to_device(device)?)
+        Ok(t.to_device(place)?)
     }
 }
 
@@ -672,7 +672,10 @@ fn as_tensor<'py>(
     let (dtype, device) = (dtype_argument(dtype, "as_tensor")?, device_argument(device, "as_tensor")?);
     let py = data.py();
     if let Some(x) = tensor_type::extract(data) {
-        let to = |x: &Tensor| x.to_device(device.map_or(x.place(), Place::from))?.to_dtype(dtype.unwrap_or(x.dtype()));
+        let to = |x: &Tensor| {
+            x.to_device(device.map_or_else(|| Ok(x.place()), |d| torchtpu_tensor::backend::moved(x, d))?)?
+                .to_dtype(dtype.unwrap_or(x.dtype()))
+        };
         return tensor_type::to_python(py, to(x).or_raise()?);
     }
     // SAFETY: `o` is alive, and the GIL is held.
@@ -680,7 +683,7 @@ fn as_tensor<'py>(
         if is_array(data.as_ptr()) {
             let t = on_array(data)?;
             let t = t.to_dtype(dtype.unwrap_or(t.dtype())).or_raise()?;
-            t.to_device(device.or_else(device::current_default).unwrap_or(Device::CPU)).or_raise()?
+            t.to_device(device::of_new(device)).or_raise()?
         } else {
             tensor(data.as_ptr(), dtype, device).or_raise()?
         }
@@ -696,7 +699,9 @@ fn from_numpy<'py>(ndarray: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let name = ndarray.get_type().name()?;
         return Err(PyTypeError::new_err(format!("expected np.ndarray (got {name})")));
     }
-    tensor_type::to_python(ndarray.py(), mark_inference(on_array(ndarray)?))
+    let t = on_array(ndarray)?;
+    let t = t.to_device(torchtpu_tensor::fake::place_of_new(t.device())).or_raise()?;
+    tensor_type::to_python(ndarray.py(), mark_inference(t))
 }
 
 /// Return NumPy's `__array_interface__` of a host tensor, and a new tensor on the same memory. The user of the
@@ -712,6 +717,9 @@ fn _array_interface<'py>(x: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyDict>,
         return Err(PyRuntimeError::new_err(format!(
             "Can't call numpy() on Tensor that has {name} bit set. Use tensor.resolve_{bit}().numpy() instead."
         )));
+    }
+    if !t.place().in_memory() {
+        return Err(PyRuntimeError::new_err(".numpy() is not supported for tensor subclasses."));
     }
     let Some(name) = typestr(t.dtype()) else {
         return Err(PyTypeError::new_err(format!("Got unsupported ScalarType {}", t.dtype().scalar_type())));

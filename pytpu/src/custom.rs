@@ -171,7 +171,7 @@ impl<'py> Call<'py> {
             let t = tensor_type::extract(o).expect("a tensor");
             let meta = *t.meta();
             self.hash = meta.dims.iter().fold(mix(self.hash, meta.dtype as u64), |h, &d| mix(h, d as u64));
-            self.hash = mix(self.hash, meta.device().kind as u64);
+            self.hash = mix(self.hash, u64::from(meta.place.word()));
             self.key.push(Item::Tensor(meta));
             self.held.push(o.clone());
             return Ok(());

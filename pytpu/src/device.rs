@@ -6,7 +6,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
-use torchtpu_tensor::{Device, DeviceKind, Error, Result};
+use torchtpu_tensor::{Device, DeviceKind, Error, Place, Result, fake};
 
 /// The place of a tensor. As a context manager: the place of new tensors.
 #[pyclass(frozen, eq, hash, name = "device", module = "torch")]
@@ -38,10 +38,21 @@ thread_local! {
     static ENTERED: RefCell<Vec<Option<Named>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The device of functions that make tensors from nothing, if it was set.
+/// The place of functions that make tensors from nothing, if it is not the dense one on `cpu`.
 #[inline]
-pub fn current_default() -> Option<Device> {
-    DEFAULT.get().map(|d| d.device)
+pub fn current_default() -> Option<Place> {
+    match (DEFAULT.get(), fake::mode()) {
+        (None, None) => None,
+        (named, _) => Some(fake::place_of_new(named.map_or(Device::CPU, |d| d.device))),
+    }
+}
+
+/// The place of a new tensor, on the device that the caller names if it names one.
+pub fn of_new(device: Option<Device>) -> Place {
+    match device {
+        Some(device) => fake::place_of_new(device),
+        None => current_default().unwrap_or(Place::CPU),
+    }
 }
 
 #[pymethods]

@@ -78,7 +78,20 @@ pub fn exception(mut e: Error) -> PyErr {
         ErrorKind::Key => PyKeyError::new_err(text),
         ErrorKind::Attribute => PyAttributeError::new_err(text),
         ErrorKind::Interrupted => PyKeyboardInterrupt::new_err(text),
+        ErrorKind::Assertion => PyAssertionError::new_err(text),
+        ErrorKind::DataDependent => of_fake("_raise", &["value", &text]),
+        ErrorKind::DynamicShape => of_fake("_raise", &["size", &text]),
+        ErrorKind::FakeDevices => of_fake("_raise_devices", &[&text]),
     }
+}
+
+/// Return the exception that a function of `torch._subclasses.fake_tensor` raises for these texts.
+#[cold]
+fn of_fake(function: &str, texts: &[&str]) -> PyErr {
+    Python::attach(|py| {
+        let raise = || py.import("pytpu._subclasses.fake_tensor")?.getattr(function)?.call1(PyTuple::new(py, texts)?);
+        raise().err().unwrap_or_else(|| PyRuntimeError::new_err("the function must raise"))
+    })
 }
 
 /// Return the exception for a failure. An exception that is set is cleared.

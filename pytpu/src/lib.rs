@@ -39,6 +39,7 @@ mod distributed;
 mod dlpack;
 mod dtype;
 mod enter;
+mod fake;
 mod help;
 mod indexing;
 mod methods;
@@ -130,6 +131,7 @@ fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
     enter::register(m)?;
     dtype::register(m)?;
     device::register(m)?;
+    fake::register(m)?;
     size::register(m)?;
     random::register(m)?;
     let mut slots = number::slots();

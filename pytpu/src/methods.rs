@@ -14,7 +14,7 @@ use pyo3::ffi::*;
 use pyo3::prelude::*;
 use torchtpu_distributed::sharded;
 use torchtpu_tensor::ops;
-use torchtpu_tensor::{DType, Device, DeviceKind, Error, Held, MemoryFormat, Place, Rep, Scalar, Tensor};
+use torchtpu_tensor::{DType, Device, DeviceKind, Error, Held, MemoryFormat, Rep, Scalar, Tensor};
 
 type Object = *mut PyObject;
 
@@ -357,7 +357,10 @@ fn moved(
         Some(d) if x.place().rep == Rep::Sharded => (enter::without_gil(|| sharded::to_device(x, d))?, None),
         _ => (x.clone(), device),
     };
-    let f = || ops::convert::to_format(&x, dtype, device.map(Place::from), copy, format);
+    let f = || {
+        let place = device.map(|d| torchtpu_tensor::backend::moved(&x, d)).transpose()?;
+        ops::convert::to_format(&x, dtype, place, copy, format)
+    };
     // Copies to a device wait for it.
     Ok(wrap(if crossing { enter::without_gil(f) } else { enter::work(x.numel(), f) }?))
 }

@@ -6,6 +6,7 @@
 //! much as an add. Dead objects of exactly this type wait in a free list.
 
 use crate::enter::{self, Outcome};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
@@ -36,7 +37,7 @@ type GradPlaces = SmallVec<[GradPlace; 1]>;
 static TYPE: AtomicPtr<PyTypeObject> = AtomicPtr::new(null_mut());
 
 /// The class of sharded tensors, or null before `torch.distributed.tensor` is imported.
-static SHARDED: AtomicPtr<PyTypeObject> = AtomicPtr::new(null_mut());
+static CLASSES: [AtomicPtr<PyTypeObject>; Rep::ALL.len()] = [const { AtomicPtr::new(null_mut()) }; Rep::ALL.len()];
 
 /// The type that shortcuts are for: `TYPE`, or null while modes must see every call.
 static PLAIN: AtomicPtr<PyTypeObject> = AtomicPtr::new(null_mut());
@@ -103,8 +104,8 @@ pub fn wrap(t: Tensor) -> *mut PyObject {
         unsafe { Py_INCREF(known) };
         return known;
     }
-    if t.place().rep == Rep::Sharded {
-        return wrap_sharded(t);
+    if !t.place().is_dense() {
+        return wrap_represented(t);
     }
     let ty = tensor_type();
     // SAFETY: the GIL is held, so only this code uses the free list. A dead object in the list keeps its memory and its
@@ -130,31 +131,32 @@ pub fn wrap(t: Tensor) -> *mut PyObject {
     }
 }
 
-/// Make the object of a sharded tensor that has none. A new reference, or null with an exception set.
+/// Make the object of a tensor that is not dense and has none. A new reference, or null with an exception set.
 #[cold]
-fn wrap_sharded(t: Tensor) -> *mut PyObject {
-    let ty = SHARDED.load(Relaxed);
+fn wrap_represented(t: Tensor) -> *mut PyObject {
+    let ty = CLASSES[t.place().rep as usize].load(Relaxed);
     if ty.is_null() {
         // SAFETY: the GIL is held, and the type and the text are valid.
-        unsafe { PyErr_SetString(PyExc_RuntimeError, c"sharded tensors have no class yet".as_ptr()) };
+        unsafe { PyErr_SetString(PyExc_RuntimeError, c"the representation of the tensor has no class yet".as_ptr()) };
         return null_mut();
     }
-    // SAFETY: `set_sharded_type` has checked the type. A failure has set an exception.
+    // SAFETY: `_set_class` has checked the type. A failure has set an exception.
     unsafe { wrap_as(ty, t) }.unwrap_or(null_mut())
 }
 
-/// Set the class of sharded tensors.
-///
-/// # Errors
-/// If it is no subclass of `torch.Tensor`.
-pub fn set_sharded_type(class: &Bound<'_, PyType>) -> PyResult<()> {
+/// Set the class of the tensors of a representation, which has this name.
+#[pyfunction]
+fn _set_class(representation: &str, class: &Bound<'_, PyType>) -> PyResult<()> {
+    let Some(rep) = Rep::ALL.iter().find(|r| r.name() == representation) else {
+        return Err(PyValueError::new_err(format!("there is no representation {representation}")));
+    };
     let ty = class.as_type_ptr();
     // SAFETY: both are types.
     if unsafe { PyType_IsSubtype(ty, tensor_type()) } == 0 {
-        return Err(pyo3::exceptions::PyTypeError::new_err("the class of sharded tensors must be a Tensor"));
+        return Err(PyTypeError::new_err("the class of a representation must be a Tensor"));
     }
     // The reference keeps the class for the life of the process.
-    SHARDED.store(class.clone().unbind().into_ptr().cast(), Relaxed);
+    CLASSES[*rep as usize].store(class.clone().unbind().into_ptr().cast(), Relaxed);
     Ok(())
 }
 
@@ -346,6 +348,7 @@ pub struct Parts {
 /// # Safety
 /// Each slot of `parts` holds a function, or a table, of the type that its number asks for.
 pub unsafe fn register(m: &Bound<'_, PyModule>, parts: Parts) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(_set_class, m)?)?;
     let member = |name: &'static std::ffi::CStr, offset: usize| PyMemberDef {
         name: name.as_ptr(),
         type_code: Py_T_PYSSIZET,

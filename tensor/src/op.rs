@@ -15,7 +15,7 @@ use crate::axes::Axes;
 pub use crate::ops::Prim;
 use crate::policy::Policies;
 use crate::types::compute::{compute_dtype, narrowed, widened};
-use crate::{DType, Dims, Error, Meta, Place, Result, Tensor};
+use crate::{DType, Device, Dims, Error, Meta, Place, Result, Tensor};
 use smallvec::SmallVec;
 use std::fmt::Debug;
 pub use torchtpu_stablehlo::{Func, Value};
@@ -707,7 +707,7 @@ pub(crate) fn check_same_device(x: &Tensor, y: &Tensor) -> Result<()> {
 }
 
 fn same_device_slow(x: &[&Tensor]) -> Result<Place> {
-    let number = |t: &Tensor| t.dims().is_empty() && t.place().in_memory();
+    let number = |t: &Tensor| t.dims().is_empty() && t.device() == Device::CPU && !t.place().has_handle();
     let mut found: Option<Place> = None;
     for t in x.iter().filter(|t| !number(t)) {
         match found {
@@ -716,7 +716,8 @@ fn same_device_slow(x: &[&Tensor]) -> Result<Place> {
             Some(p) => return Err(crate::backend::mixed(p, t.place())),
         }
     }
-    Ok(found.unwrap_or(Place::CPU))
+    // Among numbers, those that are not dense decide.
+    Ok(found.unwrap_or_else(|| x.iter().map(|t| t.place()).find(|p| !p.is_dense()).unwrap_or(Place::CPU)))
 }
 
 /// Turn a dimension that a user gave into an index.

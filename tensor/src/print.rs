@@ -261,7 +261,8 @@ pub fn to_text(x: &Tensor, suffixes: &[String]) -> Result<String> {
         })?
     };
     let is_usual = |d: DType| matches!(d, DType::I64 | DType::Bool) || d == default_complex();
-    let has_default = x.numel() > 0 && is_usual(x.dtype()) || x.dtype() == default_dtype();
+    let shows_elements = x.numel() > 0 && !x.place().is_abstract();
+    let has_default = shows_elements && is_usual(x.dtype()) || x.dtype() == default_dtype();
     if !has_default {
         extra.push(format!("dtype=torch.{}", x.dtype().name()));
     }
@@ -282,7 +283,7 @@ pub fn to_text(x: &Tensor, suffixes: &[String]) -> Result<String> {
     Ok(out)
 }
 
-fn size_text(x: &Tensor) -> String {
+pub(crate) fn size_text(x: &Tensor) -> String {
     let items: Vec<String> = x.dims().iter().map(|n| n.to_string()).collect();
     match items.len() {
         1 => format!("({},)", items[0]),

@@ -10,6 +10,10 @@ def memory_of(t):
     """Return the bytes of a flat tensor in the host's memory. The tensor must outlive them."""
     import ctypes
 
+    from . import _C
+
+    if not _C._in_memory(t):
+        raise RuntimeError("a tensor without elements in host memory cannot be saved")
     n = t.numel() * t.element_size()
     return memoryview((ctypes.c_ubyte * n).from_address(t.data_ptr())).cast("B") if n else memoryview(b"")
 

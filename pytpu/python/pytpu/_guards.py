@@ -12,10 +12,18 @@ CompileContext.current_compile_id = staticmethod(lambda: None)
 
 
 def active_fake_mode():
-    """Return ``None``: nothing is a fake tensor."""
-    return None
+    """Return the innermost `FakeTensorMode` that is active, or ``None``."""
+    from ._subclasses.fake_tensor import _active
+
+    return _active()
 
 
 def detect_fake_mode(inputs=None):
-    """Return ``None``: nothing is a fake tensor."""
-    return None
+    """Return the `FakeTensorMode` that is active, or that of a fake tensor among ``inputs``, or ``None``."""
+    from ._subclasses.fake_tensor import is_fake
+    from .utils._pytree import tree_leaves
+
+    found = active_fake_mode()
+    if found is not None:
+        return found
+    return next((x.fake_mode for x in tree_leaves(inputs) if is_fake(x)), None)

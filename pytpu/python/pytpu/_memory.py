@@ -85,6 +85,8 @@ class _PartOfTensor:
 
 def part(flat, start, size):
     """Return a ``uint8`` tensor on some bytes of a flat tensor in host memory, with a storage of its own."""
+    if not _C._in_memory(flat):
+        raise RuntimeError("the tensor has no elements in host memory")
     return _C.as_tensor(_PartOfTensor(flat, start, size)) if size else _C._ops.empty([0], dtype=_C.uint8)
 
 

@@ -156,7 +156,7 @@ unsafe fn convert_rare(p: &Parameter, o: *mut PyObject, out: &mut Parsed) -> Opt
             }
             Ty::Str => string(o).map(Arg::Str),
             Ty::DType => dtype::extract(o).map(Arg::DType),
-            Ty::Device => device::extract(o).ok()?.map(|d| Arg::Device(d.into())),
+            Ty::Device => device::extract(o).ok()?.map(|d| Arg::Device(torchtpu_tensor::fake::place_of_new(d))),
             Ty::Layout => dtype::is_default_layout(o).then_some(Arg::None),
             Ty::MemoryFormat => dtype::memory_format(o).map(Arg::MemoryFormat),
             Ty::Generator => random::extract(o).map(Arg::Generator),

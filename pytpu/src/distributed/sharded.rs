@@ -9,7 +9,7 @@ use crate::enter::{self, OrRaise};
 use crate::tensor_type;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::PyTuple;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use torchtpu_distributed::ReduceOp;
@@ -168,12 +168,6 @@ fn _sharded_without_rule() -> BTreeMap<&'static str, u64> {
     sharded::without_rule()
 }
 
-/// Set the class of sharded tensors.
-#[pyfunction]
-fn _set_sharded_type(kind: &Bound<'_, PyType>) -> PyResult<()> {
-    tensor_type::set_sharded_type(kind)
-}
-
 pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_sharded_mesh, m)?)?;
     m.add_function(wrap_pyfunction!(_sharded_first, m)?)?;
@@ -184,6 +178,5 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_sharded_redistribute, m)?)?;
     m.add_function(wrap_pyfunction!(_sharded_distribute, m)?)?;
     m.add_function(wrap_pyfunction!(_sharded_counts, m)?)?;
-    m.add_function(wrap_pyfunction!(_sharded_without_rule, m)?)?;
-    m.add_function(wrap_pyfunction!(_set_sharded_type, m)?)
+    m.add_function(wrap_pyfunction!(_sharded_without_rule, m)?)
 }

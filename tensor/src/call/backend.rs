@@ -1,8 +1,8 @@
 //! The interfaces of representations, and of the backend behind `tpu`.
 //!
-//! A [`Representation`] holds values that only it can read, and names them by handles. Dense tensors on `tpu` are values
-//! of a [`Backend`], which `torchtpu-lazy` implements. `torchtpu-distributed` implements the representation of sharded
-//! tensors. This crate has the table of them ([`of`]).
+//! A [`Representation`] holds values that only it can read, and names them by handles. Dense tensors on `tpu` are
+//! values of a [`Backend`], which `torchtpu-lazy` implements. `torchtpu-distributed` implements the representation of
+//! sharded tensors. This crate has the table of them ([`of`]).
 
 use crate::op::Prim;
 use crate::ops::inline::Kernel;
@@ -26,26 +26,46 @@ pub enum Operand<'a> {
     },
 }
 
+/// What needs elements that are not there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Absence {
+    /// An op whose result is a Python value. The text is its overload.
+    Value(&'static str),
+    /// An op whose result has a size that elements decide. The text is its overload.
+    Size(&'static str),
+}
+
+impl Absence {
+    /// Reading one element.
+    pub const ITEM: Absence = Absence::Value("_local_scalar_dense.default");
+}
+
 /// A representation of tensors: values that only it can read, named by handles with reference counts of their own.
 ///
-/// Dispatch knows a tensor by its sizes, dtype and [`Place`], so shape checks, history, views, in-place forms and `out=`
-/// are the same for all representations.
+/// Dispatch knows a tensor by its sizes, dtype and [`Place`], so shape checks, history, views, in-place forms and
+/// `out=` are the same for all representations.
+///
+/// A representation [with handles](crate::Held::Handle) implements [`record`](Representation::record),
+/// [`retain`](Representation::retain), [`release`](Representation::release), [`read`](Representation::read) and
+/// [`upload`](Representation::upload). They are not called for [abstract](crate::Held::Abstract) tensors.
 pub trait Representation: Sync + Send {
     /// Record one op and write a handle for each output to `handles`, which is as long as `y`.
     ///
     /// # Errors
     /// The errors of the device, in modes that execute at once.
-    fn record(&self, op: &Prim, x: &[Operand<'_>], y: &[Meta], handles: &mut [u64]) -> Result<()>;
+    fn record(&self, op: &Prim, _x: &[Operand<'_>], _y: &[Meta], _handles: &mut [u64]) -> Result<()> {
+        Err(Error::not_implemented(format!("{}: the representation has no values", op.name())))
+    }
     /// Add a reference.
-    fn retain(&self, handle: u64);
+    fn retain(&self, _handle: u64) {}
     /// Remove a reference.
-    fn release(&self, handle: u64);
+    fn release(&self, _handle: u64) {}
     /// Return the value that a tensor with the value `old` has after `new` is written over it, and add a reference to
     /// it. The default is `new`.
     ///
     /// With `is_update`, the tensor is a parameter, or state that outlives the batch ([`Tensor::mark_state`],
-    /// [`updating`]). If `new` depends on a [check](Representation::defer_check) that failed, the tensor keeps its value. An
-    /// optimizer's step has the same effect.
+    /// [`updating`]). If `new` depends on a [check](Representation::defer_check) that failed, the tensor keeps its
+    /// value. An optimizer's step has the same effect.
     ///
     /// # Errors
     /// The errors of computing it.
@@ -57,8 +77,8 @@ pub trait Representation: Sync + Send {
     fn mixed(&self, own: Place, other: Place) -> Error {
         Error::runtime(format!("{}{own} and {other}!", crate::block::OTHER_DEVICE))
     }
-    /// Return `x`, a tensor of one element on the device of `place`, as a tensor of `place`. It is differentiable.
-    /// `None`, the default, if the representation takes no tensors of others as operands.
+    /// Return `x`, a dense tensor on the device of `place`, as a tensor of `place`. It is differentiable. `None`, the
+    /// default, if the representation does not take it as an operand.
     ///
     /// # Errors
     /// Those of making it.
@@ -85,12 +105,20 @@ pub trait Representation: Sync + Send {
     ///
     /// # Errors
     /// The errors of computing the value.
-    fn read(&self, handle: u64, out: &mut [u8]) -> Result<()>;
+    fn read(&self, _handle: u64, _out: &mut [u8]) -> Result<()> {
+        Err(self.absent(Absence::ITEM))
+    }
     /// Copy row-major bytes to the device.
     ///
     /// # Errors
     /// When there is no device, or not enough memory on it.
-    fn upload(&self, meta: &Meta, bytes: &[u8]) -> Result<u64>;
+    fn upload(&self, meta: &Meta, _bytes: &[u8]) -> Result<u64> {
+        Err(Error::not_implemented(format!("a copy to {:?}: the representation has no values", meta.place)))
+    }
+    /// Return the error for elements that a representation without values lacks.
+    fn absent(&self, _why: Absence) -> Error {
+        Error::not_implemented("Cannot copy out of meta tensor; no data!")
+    }
     /// Check a 0-d `int64` value later. Unless it is [`ALL_WELL`], `error` makes an error from it. The reference is
     /// borrowed for the call.
     ///
@@ -328,6 +356,24 @@ pub(crate) fn mixed(a: Place, b: Place) -> Error {
     }
 }
 
+/// Return the error for elements that `x`, an abstract tensor, lacks. `on_meta` is that of a dense `meta` tensor.
+#[cold]
+pub fn absent_elements(x: &Tensor, why: Absence, on_meta: impl FnOnce() -> Error) -> Error {
+    match of(x.place()) {
+        Ok(representation) if !x.place().is_dense() => representation.absent(why),
+        _ => on_meta(),
+    }
+}
+
+/// Return the place of a tensor like `x` on another device.
+///
+/// # Errors
+/// Those of [`Representation::moved`].
+pub fn moved(x: &Tensor, device: Device) -> Result<Place> {
+    let own = x.place();
+    if own.is_dense() { Ok(device.into()) } else { of(own)?.moved(own, device) }
+}
+
 /// Whether views of tensors at a place are computed when they are made.
 #[inline]
 pub(crate) fn computes_views_at_once(place: Place) -> bool {
@@ -467,18 +513,18 @@ pub fn placed_like(x: &Tensor, y: Tensor) -> Result<Tensor> {
     Ok(if kept == value { y } else { placed })
 }
 
-/// Return the operands, with dense ones of one element made operands of the representation of the others; `None` if
-/// nothing changes. As in PyTorch, a number need not be made a sharded tensor by the caller.
+/// Return the operands, with dense ones made operands of the representation of the others if it
+/// [takes them](Representation::adopt); `None` if nothing changes.
 ///
 /// # Errors
 /// The error of a warning, those of [`Representation::adopt`].
 pub(crate) fn adopted(x: &[&Tensor]) -> Result<Option<Vec<Tensor>>> {
     let Some(place) = x.iter().map(|t| t.place()).find(|p| !p.is_dense()) else { return Ok(None) };
-    let is_single = |t: &Tensor| t.place() == Place::dense(place.device) && t.numel() == 1;
+    let is_dense = |t: &Tensor| t.place() == Place::dense(place.device);
     let mut changed = false;
     let mut all = Vec::with_capacity(x.len());
     for t in x {
-        let new = if is_single(t) { of(place)?.adopt(t, place)? } else { None };
+        let new = if is_dense(t) { of(place)?.adopt(t, place)? } else { None };
         changed |= new.is_some();
         all.push(new.unwrap_or_else(|| (*t).clone()));
     }

@@ -9,7 +9,10 @@ use super::stored;
 use crate::op::{Layout, Outs, Prim, Saves, Strides, bit};
 use crate::ops::shape::AsStrided;
 use crate::view::ViewInfo;
-use crate::{Dims, Error, Held, MemoryFormat, Meta, Result, Tensor, autocast, backend, graph, inplace, state, strides};
+use crate::{
+    Dims, Error, ErrorKind, Held, MemoryFormat, Meta, Result, Tensor, autocast, backend, fake, graph, inplace, state,
+    strides,
+};
 use smallvec::{SmallVec, smallvec};
 
 /// Whether a test counts ops or a thread casts for them, so that calls must not take shortcuts.
@@ -121,6 +124,9 @@ fn otherwise<R>(
         return first(y, &|y| wide.narrowed(y));
     }
     match backend::adopted(x)? {
+        None if error.kind() == ErrorKind::Assertion => {
+            Err(Error::new(ErrorKind::Assertion, format!("{error} Found in {}", fake::described(&op, x))))
+        }
         None => Err(error.in_op(op.name())),
         Some(x) => call(op, &x.iter().collect::<SmallVec<[&Tensor; 4]>>()),
     }

@@ -4,5 +4,6 @@ pub mod autocast;
 pub mod backend;
 pub mod comm;
 pub mod dispatch;
+pub mod fake;
 pub mod policy;
 pub(crate) mod stored;

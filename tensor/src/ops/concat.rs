@@ -1,6 +1,7 @@
 //! Joining and reversing: `Cat` and `Flip`, and functions composed of them.
 
 use crate::axes::{Axes, list};
+use crate::backend::{Absence, absent_elements};
 use crate::dims::MAX_DIMS;
 use crate::lower::join::{JoinFew, lower_join};
 use crate::op::{Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, same_device};
@@ -399,6 +400,12 @@ fn repeat_interleave_by(x: &Tensor, times: &Tensor, dim: Option<i64>, size: Opti
 fn positions_of(times: &Tensor, n: usize, place: Place, size: Option<i64>) -> Result<Tensor> {
     if !matches!(times.dtype(), DType::I64 | DType::I32) {
         return Err(Error::runtime("repeats has to be Long or Int tensor"));
+    }
+    if times.place().is_abstract() && !times.place().is_dense() {
+        let Some(size) = size else {
+            return Err(absent_elements(times, Absence::Size("repeat_interleave.Tensor"), too_many));
+        };
+        return Tensor::empty(&Meta::new(&[size.max(0) as usize], DType::I64, place));
     }
     let (host, planned) = crate::backend::fetch(times)?;
     let times: Vec<i64> = match planned {

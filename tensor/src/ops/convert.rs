@@ -1,6 +1,7 @@
 //! Conversions: dtypes (`Cast`), copies (`Copy`), devices, and to and from Rust slices.
 
 use crate::axes::Axes;
+use crate::backend::{Absence, absent_elements};
 use crate::graph::Edge;
 use crate::op::{Facts, Func, Fused, Grads, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values};
 use crate::schema::{Numbers, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, t};
@@ -231,6 +232,11 @@ impl graph::BackwardFn for ToDevice {
     }
 }
 
+/// The error for reading an element of a dense `meta` tensor.
+pub(crate) fn item_of_meta() -> Error {
+    Error::runtime("Tensor.item() cannot be called on meta tensors")
+}
+
 /// Warn, once, that a conversion which the user asked for drops imaginary parts.
 ///
 /// # Errors
@@ -279,7 +285,9 @@ impl Tensor {
         let meta = Meta { place, ..*self.meta() };
         match (self.place().held(), place.held()) {
             (Held::Abstract, Held::Abstract) => Tensor::empty_with(&meta, strides::preserved(self)),
-            (Held::Abstract, _) => Err(Error::not_implemented("Cannot copy out of meta tensor; no data!")),
+            (Held::Abstract, _) => Err(absent_elements(self, Absence::ITEM, || {
+                Error::not_implemented("Cannot copy out of meta tensor; no data!")
+            })),
             (_, Held::Abstract) => Tensor::empty_with(&meta, strides::preserved(self)),
             (Held::Memory, Held::Handle) => {
                 let representation = backend::of(place)?;
@@ -437,7 +445,7 @@ impl Tensor {
             )));
         }
         if self.place().is_abstract() {
-            return Err(Error::runtime("Tensor.item() cannot be called on meta tensors"));
+            return Err(absent_elements(self, Absence::ITEM, item_of_meta));
         }
         let x = if self.place().in_memory() { self.clone() } else { self.copied_to(Place::CPU)? };
         Ok(Scalar::from_bits(x.scalar_bits().expect("one element on cpu"), x.dtype()))
@@ -663,6 +671,9 @@ const OTHER_ROWS: [Row; 10] = [
             let (x, y) = (a.tensor(0)?, a.tensor(1)?);
             if x.dims() != y.dims() {
                 return Ok(false.into());
+            }
+            if x.place().is_abstract() {
+                return Err(absent_elements(x, Absence::Value("equal.default"), item_of_meta));
             }
             Ok((crate::ops::reduce::reduce(crate::ops::reduce::ReduceKind::All, &x.eq(y)?, None, false)?.item_f64()?
                 != 0.0)

@@ -38,6 +38,14 @@ pub enum ErrorKind {
     DistStore,
     /// `torch.distributed.QueueEmptyError`, a `DistStoreError`: a queue of a store is empty.
     DistQueueEmpty,
+    /// `AssertionError`.
+    Assertion,
+    /// `DataDependentOutputException` of fake tensors: an op needs elements. The message is the op.
+    DataDependent,
+    /// `DynamicOutputShapeException` of fake tensors: elements decide the size of a result. The message is the op.
+    DynamicShape,
+    /// `FakeTensorDeviceMismatchError`: fake tensors on two devices.
+    FakeDevices,
     /// An exception that user code raised inside a callback. The binding keeps the object and restores it.
     Callback,
 }

@@ -29,6 +29,8 @@ representations! {
     Dense "dense" None;
     /// Each process of a mesh has a part of the elements.
     Sharded "sharded" Some(Held::Handle);
+    /// There are no elements: see [`fake`](crate::fake).
+    Fake "fake" Some(Held::Abstract);
 }
 
 impl Rep {
@@ -95,8 +97,9 @@ impl Place {
     pub const fn dense(device: Device) -> Place {
         Place { device, rep: Rep::Dense, member: 0 }
     }
+    /// All four bytes as one word.
     #[inline(always)]
-    const fn word(self) -> u32 {
+    pub const fn word(self) -> u32 {
         u32::from_ne_bytes([self.device.kind as u8, self.device.index, self.rep as u8, self.member])
     }
     /// Whether tensors are dense.
@@ -105,19 +108,22 @@ impl Place {
         self.rep == Rep::Dense
     }
     /// How code reaches the elements.
-    #[inline]
+    #[inline(always)]
     pub fn held(self) -> Held {
-        if let Some(held) = Rep::HELD[self.rep as usize] {
-            return held;
-        }
-        match self.device.kind {
-            DeviceKind::Cpu => Held::Memory,
-            DeviceKind::Tpu => Held::Handle,
-            DeviceKind::Meta => Held::Abstract,
+        // The commonest case costs one compare.
+        if self.in_memory() { Held::Memory } else { self.held_elsewhere() }
+    }
+    #[inline]
+    fn held_elsewhere(self) -> Held {
+        match (Rep::HELD[self.rep as usize], self.device.kind) {
+            (Some(held), _) => held,
+            (None, DeviceKind::Cpu) => Held::Memory,
+            (None, DeviceKind::Tpu) => Held::Handle,
+            (None, DeviceKind::Meta) => Held::Abstract,
         }
     }
     /// Whether the elements are in host memory.
-    #[inline]
+    #[inline(always)]
     pub fn in_memory(self) -> bool {
         self == Place::CPU
     }

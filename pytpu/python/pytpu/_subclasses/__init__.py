@@ -1,6 +1,7 @@
-"""``torch._subclasses``: tensors of PyTorch's tracers. There are none here: ask device ``meta`` for shapes."""
+"""``torch._subclasses``: fake tensors."""
 
 from .fake_tensor import (
+    DynamicOutputShapeException as DynamicOutputShapeException,
     FakeTensor as FakeTensor,
     FakeTensorMode as FakeTensorMode,
     UnsupportedFakeTensorException as UnsupportedFakeTensorException,

@@ -1,6 +1,7 @@
 //! One-hot vectors, and membership in a set.
 
 use super::{count_up, guard, ok};
+use crate::backend::{Absence, absent_elements};
 use crate::ops::pointwise;
 use crate::ops::sort::host_of_classes;
 use crate::schema::{Numbers, Operand, Row, Sample, Scope, Tier, index as index_arg, n};
@@ -22,7 +23,9 @@ pub fn one_hot(x: &Tensor, classes: i64) -> Result<Tensor> {
     let mut x = x.clone();
     let classes = match (classes, x.place().held()) {
         (-1, Held::Abstract) => {
-            return Err(Error::not_implemented("one_hot of a meta tensor needs the number of classes"));
+            return Err(absent_elements(&x, Absence::ITEM, || {
+                Error::not_implemented("one_hot of a meta tensor needs the number of classes")
+            }));
         }
         (-1, _) | (_, Held::Memory) => {
             let host = if classes == -1 { host_of_classes(&x)? } else { x.detach() };

@@ -3,6 +3,7 @@
 use super::index_select::{IndexSelect, index_copy};
 use super::overlapping;
 use super::{KINDS, at_least_1d, copy_of, count_up, defer, fill_value, ok, to_device};
+use crate::backend::{Absence, absent_elements};
 use crate::op::Prim;
 use crate::ops::pointwise::{self, kernel_error};
 use crate::schema::{
@@ -59,7 +60,9 @@ fn masked_fill_(a: &Args<'_>) -> Result<Ret> {
 /// The errors of reading the values.
 pub fn nonzero(x: &Tensor) -> Result<Tensor> {
     if x.place().is_abstract() {
-        return Err(Error::not_implemented("nonzero of a meta tensor: its number of rows depends on the values"));
+        return Err(absent_elements(x, Absence::Size("nonzero.default"), || {
+            Error::not_implemented("nonzero of a meta tensor: its number of rows depends on the values")
+        }));
     }
     if x.dtype().is_stored() {
         return nonzero(&x.ne_scalar(0)?);
@@ -91,6 +94,11 @@ pub fn masked_select(x: &Tensor, mask: &Tensor) -> Result<Tensor> {
         let y = Tensor::empty(&x.meta().with_dims(Dims::new(&[kernels::count_nonzero(&mask.view())])))?;
         kernels::masked_select(&x.resolved()?.view(), &mask.view(), &mut y.view_mut());
         return Ok(y);
+    }
+    if mask.place().is_abstract() {
+        return Err(absent_elements(&mask, Absence::Size("masked_select.default"), || {
+            Error::not_implemented("masked_select of a meta tensor: its number of elements depends on the values")
+        }));
     }
     let at = nonzero(&mask.reshape(&[-1])?)?.select(1, 0)?;
     dispatch::call(Prim::IndexSelect(IndexSelect { dim: 0 }), &[&x.reshape(&[-1])?, &at])

@@ -4,7 +4,7 @@ use crate::ops::pointwise::{UnaryKind, arith, binary, unary};
 use crate::ops::reduce::{ReduceKind, reduce};
 use crate::scalar::general;
 use crate::schema::{Operand, Row, Sample, Tier, index, mask, n, t};
-use crate::{DType, Error, Result, Scalar, Tensor, default_dtype};
+use crate::{DType, Error, Result, Scalar, Tensor, backend, default_dtype};
 use torchtpu_kernels::pointwise::BinaryKind;
 
 /// How far apart elements may be that count as close.
@@ -119,7 +119,14 @@ pub const ROWS: &[Row] = &[
     Row::new(
         "allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool",
         Tier::Composed,
-        |a| Ok(allclose(a.tensor(0)?, a.tensor(1)?, tolerance(a)?)?.into()),
+        |a| {
+            let x = a.tensor(0)?;
+            if x.place().is_abstract() {
+                let why = backend::Absence::Value("allclose.default");
+                return Err(backend::absent_elements(x, why, crate::ops::convert::item_of_meta));
+            }
+            Ok(allclose(x, a.tensor(1)?, tolerance(a)?)?.into())
+        },
         Vec::new,
     )
     .doc(

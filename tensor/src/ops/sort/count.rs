@@ -1,6 +1,6 @@
 //! How often values occur: `bincount` and `histc`.
 
-use super::{host, host_of_classes, ordered};
+use super::{BINCOUNT, host, host_of_classes, ordered};
 use crate::ops::complex::refuse;
 use crate::ops::pointwise::kernel_error;
 use crate::schema::{Row, Sample, SampleArg, Tier, index, n, t};
@@ -29,11 +29,11 @@ pub fn bincount(x: &Tensor, weights: Option<&Tensor>, min: i64) -> Result<Tensor
         Some(w) if w.dims() != x.dims() => {
             return Err(Error::runtime("weights should be 1-d and have the same length as input"));
         }
-        Some(w) if w.dtype() == DType::F32 => Some(host(w)?),
-        Some(w) => Some(host(w)?.to_dtype(DType::F64)?),
+        Some(w) if w.dtype() == DType::F32 => Some(host(w, BINCOUNT)?),
+        Some(w) => Some(host(w, BINCOUNT)?.to_dtype(DType::F64)?),
         None => None,
     };
-    let values = if min == 0 { host_of_classes(x)? } else { host(x)? };
+    let values = if min == 0 { host_of_classes(x)? } else { host(x, BINCOUNT)? };
     let len = kernels::bincount_len(&values.view(), min as usize).map_err(kernel_error)?;
     let dtype = weights.as_ref().map_or(DType::I64, Tensor::dtype);
     let y = Tensor::empty(&Meta::new(&[len], dtype, Device::CPU))?;
@@ -54,8 +54,11 @@ pub fn histc(x: &Tensor, bins: i64, min: f64, max: f64) -> Result<Tensor> {
     if x.dtype().is_stored() {
         return Err(crate::ops::complex::unsupported("histogram_cpu", x.dtype()));
     }
+    if x.place().is_abstract() {
+        return Tensor::empty(&Meta::new(&[bins as usize], x.dtype(), x.place()));
+    }
     let y = Tensor::empty(&Meta::new(&[bins as usize], x.dtype(), Device::CPU))?;
-    kernels::histc(&host(x)?.view(), min, max, &mut y.view_mut()).map_err(kernel_error)?;
+    kernels::histc(&host(x, "histc.default")?.view(), min, max, &mut y.view_mut()).map_err(kernel_error)?;
     y.to_device(x.place())
 }
 

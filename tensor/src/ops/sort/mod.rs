@@ -13,6 +13,7 @@ pub use search::{ROWS as SEARCH_ROWS, searchsorted};
 pub use unique::{ROWS as UNIQUE_ROWS, unique, unique_consecutive};
 
 use crate::axes::Axes;
+use crate::backend::{Absence, absent_elements};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim};
 use crate::ops::complex::refuse;
 use crate::ops::indexing::{Scatter, ScatterKind};
@@ -333,30 +334,38 @@ fn median_of_all(x: &Tensor, kind: PickKind) -> Result<Tensor> {
     crate::ops::pointwise::select(&hit, &flat, &lowest)?.amax(&[0], false)
 }
 
-/// A plain copy of the values in host memory, for kernels.
-fn host(x: &Tensor) -> Result<Tensor> {
+/// The overload of `bincount`, for errors.
+const BINCOUNT: &str = "bincount.default";
+
+/// A plain copy of the values in host memory, for kernels. `op` is the overload that reads them, for errors.
+fn host(x: &Tensor, op: &'static str) -> Result<Tensor> {
     if x.place().is_abstract() {
-        return Err(Error::not_implemented(
-            "the result of this function depends on values, which a meta tensor has not",
-        ));
+        return Err(absent_elements(x, Absence::Size(op), || {
+            Error::not_implemented("the result of this function depends on values, which a meta tensor has not")
+        }));
     }
     x.detach().to_device(Device::CPU)?.resolved()
 }
 
 /// [`host`] for a result whose size the values decide. A planned device has none: `stand_in` makes values that give an
 /// assumed number of rows, of at most `most`.
-fn host_of_sizes(x: &Tensor, most: usize, stand_in: impl FnOnce(usize) -> Result<Tensor>) -> Result<Tensor> {
+fn host_of_sizes(
+    x: &Tensor,
+    op: &'static str,
+    most: usize,
+    stand_in: impl FnOnce(usize) -> Result<Tensor>,
+) -> Result<Tensor> {
     if x.place().is_abstract() {
-        return host(x);
+        return host(x, op);
     }
     crate::backend::fetch_sizes(x, most, stand_in)?.resolved()
 }
 
 /// [`host`] for a result that has a row for each different slice of `x` along dimension `d`, or for each different
 /// element.
-fn host_of_distinct(x: &Tensor, d: Option<usize>) -> Result<Tensor> {
+fn host_of_distinct(x: &Tensor, op: &'static str, d: Option<usize>) -> Result<Tensor> {
     let slices = d.map_or(x.numel(), |d| x.dims()[d]);
-    host_of_sizes(x, slices, |rows| {
+    host_of_sizes(x, op, slices, |rows| {
         // Equal ones are neighbours, so that those of `unique_consecutive` are as many.
         let numbers: Vec<i64> = memory::collect((0..slices).map(|i| (i * rows / slices) as i64));
         let number = Tensor::from_slice(&numbers, &[slices])?.to_dtype(x.dtype())?;
@@ -373,7 +382,7 @@ fn host_of_distinct(x: &Tensor, d: Option<usize>) -> Result<Tensor> {
 
 /// [`host`] for integers that are numbers of classes, whose count decides the size of a result.
 pub(crate) fn host_of_classes(x: &Tensor) -> Result<Tensor> {
-    host_of_sizes(x, x.numel(), |classes| {
+    host_of_sizes(x, BINCOUNT, x.numel(), |classes| {
         let numbers: Vec<i64> = memory::collect((0..x.numel()).map(|i| (i % classes.max(1)) as i64));
         Tensor::from_slice(&numbers, x.dims())?.to_dtype(x.dtype())
     })

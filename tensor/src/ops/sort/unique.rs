@@ -29,7 +29,7 @@ pub fn unique(x: &Tensor, inverse: bool, counts: bool) -> Result<(Tensor, Tensor
         return of_stored(x, |x| unique(x, inverse, counts));
     }
     ordered("unique", x)?;
-    found(x, &kernels::unique(&host_of_distinct(x, None)?.view(), inverse, counts), inverse, counts)
+    found(x, &kernels::unique(&host_of_distinct(x, "_unique2.default", None)?.view(), inverse, counts), inverse, counts)
 }
 
 /// The results of `f`, of elements of a dtype that is only stored.
@@ -51,7 +51,12 @@ pub fn unique_consecutive(x: &Tensor, inverse: bool, counts: bool) -> Result<(Te
         return of_stored(x, |x| unique_consecutive(x, inverse, counts));
     }
     ordered("unique", x)?;
-    found(x, &kernels::unique_consecutive(&host_of_distinct(x, None)?.view(), inverse, counts), inverse, counts)
+    found(
+        x,
+        &kernels::unique_consecutive(&host_of_distinct(x, "unique_consecutive.default", None)?.view(), inverse, counts),
+        inverse,
+        counts,
+    )
 }
 
 /// Distinct slices along a dimension, in lexicographic order, or with `consecutive` the runs of equal ones in their
@@ -73,7 +78,9 @@ fn unique_slices(
     }
     let rows = x.dims()[d];
     let width: usize = x.numel().checked_div(rows).unwrap_or(0);
-    let flat = host_of_distinct(x, Some(d))?.movedim(&[d as i64], &[0])?.reshape(&[rows as i64, width as i64])?;
+    let flat = host_of_distinct(x, "unique_dim.default", Some(d))?
+        .movedim(&[d as i64], &[0])?
+        .reshape(&[rows as i64, width as i64])?;
     // Numbers are compared by their rank, so that one comparison works for every dtype.
     let rank = unique(&flat, true, false)?.1.to_vec::<i64>()?;
     let row = |i: usize| &rank[i * width..(i + 1) * width];

@@ -406,7 +406,7 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
         return copy
 
 
-_C._set_sharded_type(DTensor)
+_C._set_class("sharded", DTensor)
 
 
 def _rebuilt(
