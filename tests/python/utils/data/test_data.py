@@ -585,6 +585,30 @@ def test_a_loader_of_another_package_warns_of_long_streams():
         assert list(loader) == list(range(10))
 
 
+@pytest.mark.parametrize("options", [{}, {"num_workers": 1}, {"num_workers": 1, "persistent_workers": True}], ids=str)
+def test_a_package_may_replace_how_iterators_begin(monkeypatch, options):
+    # speechbrain does, to go on within an epoch.
+    begin = _BaseDataLoaderIter.__init__
+
+    def skipping(self, loader):
+        begin(self, loader)
+        for _ in range(loader.skipped):
+            next(self._sampler_iter)
+        loader.skipped = 0
+
+    def reset(self, loader, first_iter=False):
+        if not first_iter:
+            self._sampler_iter, self._num_yielded = iter(self._index_sampler), 0
+            self._IterableDataset_len_called = loader._IterableDataset_len_called
+
+    monkeypatch.setattr(_BaseDataLoaderIter, "__init__", skipping)
+    monkeypatch.setattr(_BaseDataLoaderIter, "_reset", reset)
+    loader = DataLoader(range(8), 2, **options)
+    loader.skipped = 1
+    assert [x.tolist() for x in loader] == [[2, 3], [4, 5], [6, 7]]
+    assert [x.tolist() for x in loader] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+
+
 class Pipe(IterDataPipe):
     def __init__(self, *sources):
         self.sources, self.said = list(sources), []

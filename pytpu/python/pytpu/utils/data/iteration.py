@@ -104,7 +104,7 @@ class _BaseDataLoaderIter:
 
     def __init__(self, loader):
         self._take_attributes(loader)
-        _BaseDataLoaderIter._reset(self, loader, first_iter=True)
+        self._begin_epoch(loader)
         # PyTorch draws it also where no worker needs it, which changes the state of the generator.
         self._base_seed = draw_seed(loader.generator)
 
@@ -126,7 +126,10 @@ class _BaseDataLoaderIter:
         self._pin_memory, self._pin_memory_device = False, None
 
     def _reset(self, loader, first_iter=False):
-        """Begin an epoch."""
+        """Begin another epoch. speechbrain replaces this method, so `__init__` does not call it."""
+        self._begin_epoch(loader)
+
+    def _begin_epoch(self, loader):
         self._sampler_iter, self._num_yielded = iter(self._index_sampler), 0
         self._IterableDataset_len_called = loader._IterableDataset_len_called
         self._shared_seed = draw_seed(loader.generator) if isinstance(self._dataset, IterDataPipe) else None
