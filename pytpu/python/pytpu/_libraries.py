@@ -125,6 +125,8 @@ def register_in_fabric(connector):
 
 
 def _register(chooser, registry, base, connector):
+    import pytpu as torch
+
     accelerator = _accelerator(base)
     # Lightning's own accelerator of this name needs torch_xla, and so do the strategy and the precision that it
     # selects.
@@ -169,6 +171,15 @@ def _register(chooser, registry, base, connector):
 
     chooser._choose_strategy, chooser._check_and_init_precision = _choose_strategy, _check_and_init_precision
     chooser._check_strategy_and_fallback = _check_strategy_and_fallback
+
+    choose_auto = chooser._choose_auto_accelerator
+
+    @functools.wraps(choose_auto)
+    def _choose_auto_accelerator():
+        # Its list has CUDA, MPS, and the TPU of torch_xla.
+        return "tpu" if torch.accelerator.current_accelerator() is not None else choose_auto()
+
+    chooser._choose_auto_accelerator = staticmethod(_choose_auto_accelerator)
 
 
 def _accelerator(base):

@@ -422,6 +422,8 @@ AcceleratorRegistry = _Registry(tpu=None, cpu=Accelerator)
 class _AcceleratorConnector:
     def __init__(self, accelerator, devices=1, precision=None, plugin=None, strategy="auto"):
         self._precision_flag, self._precision_plugin_flag = precision, plugin
+        if accelerator == "auto":
+            accelerator = self._choose_auto_accelerator()
         self._accelerator_flag = accelerator
         if strategy != "auto":
             self._strategy_flag = strategy
@@ -431,6 +433,10 @@ class _AcceleratorConnector:
             self._parallel_devices = self.accelerator.get_parallel_devices(self.accelerator.parse_devices(devices))
         self.strategy = self._choose_strategy()
         self.precision = self._check_and_init_precision()
+
+    @staticmethod
+    def _choose_auto_accelerator():
+        return "cpu"
 
     def _choose_strategy(self):
         return SingleDeviceStrategy("of the library")
@@ -522,6 +528,17 @@ def test_lightning_finds_the_accelerator(tmp_path, root):
         "You requested tpu: [0, 1]", " But your machine only has: [0]",
         "note: if Lightning starts the processes itself, set LOCAL_WORLD_SIZE to their number",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("said, chosen", [("1", "tpu"), ("0", "cpu")])
+def test_lightning_chooses_the_current_accelerator(tmp_path, said, chosen):
+    package(tmp_path, "lightning.pytorch.trainer.connectors.accelerator_connector", CONNECTOR)
+    code = (
+        f"import sys; sys.path.insert(1, {str(tmp_path)!r})\n"
+        "from lightning.pytorch.trainer.connectors.accelerator_connector import _AcceleratorConnector as make\n"
+        "print(make('auto')._accelerator_flag)\n"
+    )
+    assert run("-c", code, TORCHTPU_STANDIN_IS_ACCELERATOR=said).split() == [chosen]
 
 
 def test_lightning_lets_ranks_use_tpu(tmp_path):
