@@ -52,6 +52,7 @@ LIBRARIES = {
     "mmengine": "mmengine",
     "demucs": "demucs",
     "beside": "deepspeed",
+    "defaults": "speechbrain",
     "ranks_accelerate": "accelerate",
     "ranks_transformers": "transformers",
     "ranks_lightning": "lightning",
