@@ -2,7 +2,7 @@
 
 import torch
 from reporting import check_on, device, report
-from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
+from transformers import ContinuousBatchingConfig, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 where = device()
 torch.manual_seed(0)
@@ -22,10 +22,10 @@ model.config._attn_implementation = "sdpa"
 model = model.to(where).eval()
 check_on(model, where)
 requests = [torch.randint(1, 90, (n,), generator=torch.Generator().manual_seed(n)).tolist() for n in (3, 9, 17, 6)]
-settings = GenerationConfig(
-    max_new_tokens=6, do_sample=False, eos_token_id=95, pad_token_id=0, num_blocks=32, max_batch_tokens=64
-)
-found = model.generate_batch(inputs=requests, generation_config=settings)
+settings = GenerationConfig(max_new_tokens=6, do_sample=False, eos_token_id=95, pad_token_id=0)
+# Without sizes, the cache takes 90 % of the memory.
+sizes = ContinuousBatchingConfig(page_size=16, num_blocks=32, max_batch_tokens=64)
+found = model.generate_batch(inputs=requests, generation_config=settings, continuous_batching_config=sizes)
 answers = [output.generated_tokens for output in found.values()]
 numbers = {"requests": len(answers), "lengths": sum(map(len, answers)), "tokens": sum(map(sum, answers))}
 alone = []
