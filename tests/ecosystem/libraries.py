@@ -51,6 +51,8 @@ LIBRARIES = {
     "torchsde": "torchsde",
     "mmengine": "mmengine",
     "demucs": "demucs",
+    "torchdiffeq": "torchdiffeq",
+    "entmax": "entmax",
     "beside": "deepspeed",
     "defaults": "speechbrain",
     "ranks_accelerate": "accelerate",
