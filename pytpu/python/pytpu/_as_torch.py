@@ -28,6 +28,7 @@ FOLLOWERS = {
     "lightning.pytorch.trainer.connectors.accelerator_connector": "register_in_trainer",
     "lightning_fabric.connector": "register_in_fabric",
     "lightning_fabric.strategies.ddp": "let_ranks_use_tpu",
+    "mmengine.device.utils": "choose_device",
     "pytorch_lightning.strategies.ddp": "let_ranks_use_tpu",
     "pytorch_lightning.trainer.connectors.accelerator_connector": "register_in_trainer",
     "torchaudio._extension.utils": "leave_out_extension",

@@ -76,6 +76,14 @@ def refuse_float16(imports):
     imports.is_fp16_available = is_fp16_available
 
 
+def choose_device(utils):
+    """Let mmengine's `Runner` use ``tpu`` if there is an accelerator. mmengine chooses from a fixed list at import."""
+    import pytpu as torch
+
+    if utils.DEVICE == "cpu" and torch.accelerator.current_accelerator() is not None:
+        utils.DEVICE = "tpu"
+
+
 def leave_out_extension(utils):
     """Let torchaudio run without its C++ extension, as it does where the files of the extension are missing.
 

@@ -64,8 +64,6 @@ with tempfile.TemporaryDirectory() as folder:
         experiment_name="small",
         log_level="ERROR",
     )
-    # The runner moves the model to a device of its own list.
-    runner.model.to(where)
     check_on(runner.model, where)
     runner.train()
     numbers["loss"] = runner.message_hub.get_scalar("train/loss").data[0][-1]

@@ -531,6 +531,17 @@ def test_lightning_finds_the_accelerator(tmp_path, root):
 
 
 @pytest.mark.parametrize("said, chosen", [("1", "tpu"), ("0", "cpu")])
+def test_mmengine_chooses_the_current_accelerator(tmp_path, said, chosen):
+    package(tmp_path, "mmengine.device.utils", "DEVICE = 'cpu'\n\ndef get_device():\n    return DEVICE\n")
+    code = (
+        f"import sys; sys.path.insert(1, {str(tmp_path)!r})\n"
+        "from mmengine.device.utils import get_device\n"
+        "print(get_device())\n"
+    )
+    assert run("-c", code, TORCHTPU_STANDIN_IS_ACCELERATOR=said).split() == [chosen]
+
+
+@pytest.mark.parametrize("said, chosen", [("1", "tpu"), ("0", "cpu")])
 def test_lightning_chooses_the_current_accelerator(tmp_path, said, chosen):
     package(tmp_path, "lightning.pytorch.trainer.connectors.accelerator_connector", CONNECTOR)
     code = (
