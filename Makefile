@@ -24,7 +24,7 @@
 #
 # What takes long, for `make nightly`:
 #
-#   make ecosystem  programs of forty libraries on cpu and tpu: see docs/ecosystem.md
+#   make ecosystem  programs of forty-two libraries on cpu and tpu: see docs/ecosystem.md
 #   make advisories  known faults of the crates that are used; needs the network
 #   make attack   random calls and programs, mistakes, damaged files, kills, many threads and processes: see docs/testing.md
 #                 (ATTACK_MINUTES=20 ATTACK_SEED=1; TORCH=python compares new programs with PyTorch in that interpreter)

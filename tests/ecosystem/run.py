@@ -1,4 +1,4 @@
-"""Runs short programs of forty libraries on this package, and compares their numbers with those of real PyTorch.
+"""Runs short programs of forty-two libraries on this package, and compares their numbers with those of real PyTorch.
 
     python tests/ecosystem/run.py [--quick] [--device cpu|tpu|both] [--jobs N] [library ...]
 

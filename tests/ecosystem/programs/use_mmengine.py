@@ -27,7 +27,7 @@ class Network(BaseModel):
         scores = self.layers(x.to(place))
         if mode == "loss":
             return {"loss": torch.nn.functional.cross_entropy(scores, y.to(place))}
-        return scores, y
+        return scores, y.to(place)
 
 
 class Accuracy(BaseMetric):
@@ -36,7 +36,7 @@ class Accuracy(BaseMetric):
     def process(self, data_batch, data_samples):
         """Keep the right answers of a batch."""
         scores, y = data_samples
-        self.results.append({"right": (scores.argmax(1).cpu() == y).sum().item(), "count": len(y)})
+        self.results.append({"right": (scores.argmax(1) == y).sum().item(), "count": len(y)})
 
     def compute_metrics(self, results):
         """Return the share."""
