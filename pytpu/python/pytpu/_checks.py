@@ -5,6 +5,8 @@ from . import _C
 
 def _assert(condition, message):
     """Raise ``AssertionError`` with the message unless the condition is true."""
+    if type(condition) is not _C.Tensor and _C._has_torch_function((condition,)):
+        return _C._call_torch_function(_assert, (condition,), (condition, message), {})
     if not condition:
         raise AssertionError(message)
 

@@ -40,8 +40,14 @@ _FAMILIES = [
         "export-and-torchscript",
     ),
     (
-        r"(export|_export|fx|package|utils\.mobile_optimizer)(\..*)?|while_loop",
-        "graphs of Python code are not made here. To run a function on another machine, use torch.tpu.export",
+        r"fx\..*",
+        "this part of torch.fx needs tensors without values, or sizes that are symbols. torch.fx.symbolic_trace makes "
+        "graphs of modules and functions, and ShapeProp notes the sizes of their values",
+        "graphs-of-operators",
+    ),
+    (
+        r"(export|_export|package|utils\.mobile_optimizer)(\..*)?|while_loop",
+        "graphs of operators are not made here. To run a function on another machine, use torch.tpu.export",
         "export-and-torchscript",
     ),
     (
@@ -102,9 +108,7 @@ _QUANTIZATION = (
 IMPORTABLE = {
     "ao.quantization": _QUANTIZATION,
     "quantization": _QUANTIZATION,
-    "fx._symbolic_trace": "symbolic_trace",
     "func": "vmap",
-    "fx": "symbolic_trace",
     "jit": "load save",
     "onnx": "export",
 }

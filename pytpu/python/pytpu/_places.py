@@ -210,13 +210,6 @@ NAMES = {
     },
     "distributed.tensor": {"distributed.tensor.placement_types": "Partial Placement Replicate Shard"},
     "futures": {"jit": "Future"},
-    "fx": {
-        "fx._symbolic_trace": "Tracer wrap",
-        "fx.graph": "Graph",
-        "fx.graph_module": "GraphModule",
-        "fx.node": "Node has_side_effect map_aggregate map_arg",
-        "fx.proxy": "Proxy",
-    },
     "jit": {
         "_jit_internal": "export ignore is_scripting unused",
         "jit": "enable_onednn_fusion script_if_tracing",

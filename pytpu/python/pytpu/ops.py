@@ -4,6 +4,8 @@
 ``torch.library``. The arguments choose the overload, so all overloads of one operator are one function.
 """
 
+import sys
+
 from . import _C
 
 
@@ -20,16 +22,27 @@ class _Unique:
         return _named, (str(self),)
 
 
+def _called(op, function, args, kwargs):
+    """Call the function of an operator, or let proxies of `torch.fx` take the call of the operator over."""
+    fx = sys.modules.get("pytpu.fx.proxy")
+    if fx is not None:
+        operands = _C._overriding(args, kwargs)
+        if operands is not None and any(isinstance(operand, fx.Proxy) for operand in operands):
+            return _C._call_torch_function(op, operands, args, kwargs)
+    return function(*args, **kwargs)
+
+
 class OpOverload(_Unique):
     """One overload of an operator."""
 
     def __init__(self, packet, overload):
         self.overloadpacket = packet
         self._overloadname = overload
+        self.__module__ = packet.__module__
         self.__name__ = f"{packet.__name__}.{overload}"
 
     def __call__(self_, /, *args, **kwargs):  # the operator may have an argument named self
-        return self_.overloadpacket._op(*args, **kwargs)
+        return _called(self_, self_.overloadpacket._op, args, kwargs)
 
     def __repr__(self):
         return (
@@ -51,12 +64,13 @@ class OpOverloadPacket(_Unique):
 
     def __init__(self, namespace, name, op):
         self.__name__ = name
+        self.__module__ = f"torch._ops.{namespace}"
         self._qualified_op_name = f"{namespace}::{name}"
         self._op = op
         self._schemas = _C._schemas(name) if namespace == "aten" else [name]
 
     def __call__(self_, /, *args, **kwargs):  # the operator may have an argument named self
-        return self_._op(*args, **kwargs)
+        return _called(self_, self_._op, args, kwargs)
 
     def overloads(self):
         """Names of the overloads."""
@@ -115,6 +129,9 @@ def _rare_op(name):
             return self.to(device=device, dtype=dtype, non_blocking=non_blocking, copy=True)
 
         return _to_copy
+    if name in ("sym_size", "sym_stride", "sym_numel", "sym_storage_offset"):
+        method = getattr(_C.Tensor, name.removeprefix("sym_"))
+        return lambda self, *dim: method(self, *dim)
     if name == "_int_mm":
         from ._rare import _int_mm
 

@@ -15,7 +15,6 @@ ABSENT = {
     "distributed.tensor._api": ["_FromTorchTensor", "_ToTorchTensor"],
     "distributed.tensor._ops._view_ops": ["InputDim", "Split", "infer_size", "view_groups"],
     "distributed.tensor._utils": ["ExplicitRedistributionContext"],
-    "fx.operator_schemas": ["normalize_function"],
     "nn.attention": ["activate_flash_attention_impl"],
     "nn.attention.varlen": ["AuxRequest", "varlen_attn"],
     "utils.data.datapipes.iter.combinatorics": ["ShufflerIterDataPipe"],
@@ -78,7 +77,7 @@ def test_gradients_pass_the_function_of_hooks():
     assert x.grad.tolist() == [3, 3] and not b.requires_grad
 
 
-def test_notes_for_graphs_have_no_effect():
+def test_notes_for_graphs_do_not_change_values():
     with importlib.import_module("pytpu.fx.traceback").annotate({"a": 1}):
         assert torch.ones(1).item() == 1
     torch._C._dynamo.eval_frame._set_lru_cache(False)

@@ -1,6 +1,8 @@
 """Automatic mixed precision, as in `torch.amp`."""
 
 from .autocast_mode import (
+    _enter_autocast as _enter_autocast,
+    _exit_autocast as _exit_autocast,
     autocast as autocast,
     custom_bwd as custom_bwd,
     custom_fwd as custom_fwd,

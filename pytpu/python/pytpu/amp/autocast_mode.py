@@ -313,3 +313,15 @@ def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Ca
             return bwd(*args, **kwargs)
 
     return decorated
+
+
+def _enter_autocast(*vals: Any) -> Any:
+    """Enter `autocast` with these arguments, for programs that have the block as two calls."""
+    mode = autocast(*vals)
+    mode.__enter__()
+    return mode
+
+
+def _exit_autocast(mode: Any) -> None:
+    """Leave the block that `_enter_autocast` entered."""
+    mode.__exit__(None, None, None)

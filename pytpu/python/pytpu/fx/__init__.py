@@ -1,7 +1,26 @@
-"""``torch.fx``: names that libraries use without tracing. Graphs of Python code are not made here."""
+"""``torch.fx``: programs as graphs.
 
-from .._absent import absent_class, absent_function
-from ..nn.modules.module import Module as _Module
+``symbolic_trace`` runs a module or function with proxies and returns a ``GraphModule``: a list of the operations
+(``graph``), and the Python code that does them (``code``). A pass changes the list, and ``recompile`` writes the code
+again. ``Interpreter`` runs a graph node by node, and ``Transformer`` makes another graph on the way.
+
+Example:
+    >>> module = torch.fx.symbolic_trace(lambda x: x.relu() + 1)
+    >>> print(module.code.strip())
+    def forward(self, x):
+        relu = x.relu();  x = None
+        add = relu + 1;  relu = None
+        return add
+"""
+
+from . import immutable_collections
+from ._symbolic_trace import PH, ProxyableClassMeta, Tracer, symbolic_trace, wrap
+from .graph import CodeGen, Graph
+from .graph_module import GraphModule
+from .interpreter import Interpreter, Transformer
+from .node import Node, has_side_effect, map_arg
+from .proxy import Proxy
+from .subgraph_rewriter import replace_pattern
 
 __all__ = [
     "Graph",
@@ -12,50 +31,8 @@ __all__ = [
     "Tracer",
     "Transformer",
     "has_side_effect",
+    "map_arg",
+    "replace_pattern",
+    "symbolic_trace",
     "wrap",
 ]
-
-_WHY = "graphs of Python code are not made here"
-Interpreter = absent_class("torch.fx.interpreter.Interpreter", _WHY)
-Tracer = absent_class("torch.fx._symbolic_trace.Tracer", _WHY)
-Transformer = absent_class("torch.fx.interpreter.Transformer", _WHY, Interpreter)
-
-
-# Values that a graph's node may have as arguments, for annotations.
-Argument = BaseArgumentTypes = object
-map_arg, map_aggregate = (absent_function(f"torch.fx.node.{name}", _WHY) for name in ("map_arg", "map_aggregate"))
-replace_pattern = absent_function("torch.fx.subgraph_rewriter.replace_pattern", _WHY)
-
-
-def has_side_effect(fn):
-    """Return the function itself: only graphs use the mark."""
-    return fn
-
-
-class Proxy:
-    """The stand-in for a value while a graph is made. No graph is made here, so it has no instances."""
-
-
-class Graph:
-    """A graph of Python code. None is made here."""
-
-    def __init__(self, *args, **kwargs):
-        raise NotImplementedError(f"torch.fx.{type(self).__name__}: {_WHY}")
-
-
-class GraphModule(_Module):
-    """A module that runs a graph. None is made here."""
-
-    def __init__(self, *args, **kwargs):
-        raise NotImplementedError(f"torch.fx.GraphModule: {_WHY}")
-
-
-class Node(Graph):
-    """A call in one: none is ever made."""
-
-
-def wrap(fn_or_name):
-    """Return the function or name itself: only tracing uses the mark."""
-    if not callable(fn_or_name) and not isinstance(fn_or_name, str):
-        raise RuntimeError("Unsupported type for global function! Must be either a callable or string name")
-    return fn_or_name

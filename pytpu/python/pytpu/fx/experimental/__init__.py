@@ -1,1 +1,1 @@
-"""``torch.fx.experimental``: names that libraries use of PyTorch's tracers. Nothing is traced here."""
+"""``torch.fx.experimental``: passes and tracers that PyTorch may change."""

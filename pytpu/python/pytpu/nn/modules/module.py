@@ -267,7 +267,7 @@ def _addindent(text, spaces):
     first, *rest = text.split("\n")
     if not rest:
         return text
-    return first + "\n" + "\n".join(" " * spaces + line for line in rest)
+    return first + "\n" + "\n".join(" " * spaces + line if line.strip() else "" for line in rest)
 
 
 def _forward_unimplemented(self: Module, *input: Any) -> None:

@@ -1,0 +1,10 @@
+"""``torch.fx.config``: settings of interpreters and tracers."""
+
+#: Hide the progress of interpreters. There is no progress bar here, so showing it changes nothing.
+disable_progress = True
+
+#: Show the names of nodes in the progress.
+verbose_progress = False
+
+#: Record no stack traces, whatever a tracer asks for.
+do_not_emit_stack_traces = False

@@ -1,0 +1,1 @@
+"""``torch.fx.passes.dialect``: passes of one kind of graphs."""

@@ -1,0 +1,1 @@
+"""``torch.fx.passes.dialect.common``: passes of all graphs of operators."""
