@@ -10,6 +10,8 @@ from ..overrides import _overridable
 
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
+    from typing import Any
+
     from pytpu import Tensor
 
 
@@ -149,7 +151,7 @@ def is_distributed(input: Tensor) -> bool:
 
 
 def typename(obj: object) -> str:
-    """Return the name of the type of an object. For a tensor it includes the dtype.
+    """Return the name of a class or function, or of the type of another object. For a tensor it includes the dtype.
 
     Example:
         >>> import pytpu as torch
@@ -158,8 +160,11 @@ def typename(obj: object) -> str:
     """
     if isinstance(obj, _C.Tensor):
         return obj.type()
-    t = type(obj)
-    return f"{t.__module__}.{t.__qualname__}" if t.__module__ != "builtins" else t.__qualname__
+    named: Any = obj if hasattr(obj, "__qualname__") else type(obj)
+    module = getattr(named, "__module__", None) or "builtins"
+    if named is _C.Tensor:
+        module = "torch"
+    return f"{module}.{named.__qualname__}" if module != "builtins" else named.__qualname__
 
 
 for _name, _method in (("is_same_size", is_same_size),):

@@ -12,6 +12,7 @@ import logging
 import math
 import os
 import threading
+import typing
 import warnings
 from collections.abc import Callable, Iterator
 from types import FunctionType, ModuleType
@@ -396,7 +397,7 @@ class Tracer(TracerBase):
         if name[0] != "*" and sig.parameters[name].default is not inspect.Parameter.empty:
             default = (sig.parameters[name].default,)
         if concrete_args is None or name not in concrete_args:
-            annotation = fn_for_analysis.__annotations__.get(name)
+            annotation = _annotations(fn_for_analysis).get(name)
             return self.create_proxy("placeholder", name, default, {}, type_expr=annotation)
         count = 0
 
@@ -462,7 +463,7 @@ class Tracer(TracerBase):
                 raise AssertionError(f"Expected FunctionType, got {type(fn)}")
             space = fn.__globals__
             fn, args = self.create_args_for_root(fn, isinstance(root, _Module), concrete_args)
-            annotations = inspect.get_annotations(inspect.unwrap(fn))
+            annotations = _annotations(inspect.unwrap(fn))
             with self._patched(space):
                 result = self.create_arg(fn(*args))
                 self.create_node("output", "output", (result,), {}, type_expr=annotations.get("return"))
@@ -509,6 +510,16 @@ class Tracer(TracerBase):
             # Modules of Python cannot be copied.
             made.__dict__[key] = copy.copy(value) if key == "_autowrap_search" else copy.deepcopy(value, memo)
         return made
+
+
+def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of a function. Those of this package are texts, and the types are returned for them."""
+    if (function.__module__ or "").partition(".")[0] in ("torch", "pytpu"):
+        try:
+            return typing.get_type_hints(function)
+        except (NameError, TypeError):
+            return {}
+    return inspect.get_annotations(function)
 
 
 def _is_of_nn(module: str) -> bool:

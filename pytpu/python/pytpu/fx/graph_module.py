@@ -24,10 +24,8 @@ from .graph import (
     _BoxedCodeGen,
     _custom_builtins,
     _is_from_torch,
-    _override_sym_repr,
     _PyTreeCodeGen,
 )
-from .node import _as_torch_name
 
 if TYPE_CHECKING:
     from ._symbolic_trace import Tracer
@@ -530,7 +528,8 @@ class GraphModule(torch.nn.Module):
         (folder / "__init__.py").write_text("from .module import *")
         if pickled:
             warnings.warn(
-                f"Was not able to save the following children modules as reprs -saved as pickled files instead: {pickled}",
+                "Was not able to save the following children modules as reprs -saved as pickled files instead: "
+                f"{pickled}",
                 stacklevel=2,
             )
 

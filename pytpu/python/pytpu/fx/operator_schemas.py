@@ -76,12 +76,13 @@ def _python_type(kind: str) -> Any:
     return _TYPES.get(kind, Any)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _signature(text: str) -> inspect.Signature:
     """Return the parameters in a schema. The operand ``self`` is named ``input``, as in Python."""
     from ..library import _Schema
 
-    parsed = _Schema(text[text.index("(") :])
+    # Schemas name this default of losses, whose type is a number.
+    parsed = _Schema(text[text.index("(") :].replace("=Mean", "=1"))
     parameters = []
     for argument in parsed.arguments:
         default = argument.default

@@ -325,7 +325,7 @@ def _is_assertion(frame: types.FrameType) -> bool:
     return rest[1].opname in loads and named
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
     """Return the parameters of a function that is written in Python, or ``None``."""
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -363,17 +363,15 @@ def _with_defaults(
     if not isinstance(function, types.FunctionType) or module.rpartition(".")[2] != "functional":
         return args, kwargs
     parameters = _parameters(function)
-    if parameters is None or len(args) > len(parameters):
+    if parameters is None:
         return args, kwargs
+    try:
+        inspect.Signature(parameters).bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{function.__name__}() {error}") from None
     given = {**{p.name: arg for p, arg in zip(parameters, args)}, **kwargs}
-    required = [p for p in parameters if p.default is inspect.Parameter.empty]
-    if len(given) != len(args) + len(kwargs) or any(p.name not in given for p in required):
-        return args, kwargs
-    names = {p.name for p in parameters}
-    if not names.issuperset(given):
-        return args, kwargs
     optional = {p.name: given.get(p.name, p.default) for p in parameters if p.default is not inspect.Parameter.empty}
-    return tuple(given[p.name] for p in required), optional
+    return tuple(given[p.name] for p in parameters if p.name not in optional), optional
 
 
 @compatibility(is_backward_compatible=True)
@@ -477,6 +475,10 @@ class Proxy:
             name = orig_method.__name__
             return tracer.create_proxy("call_method", _OPERATORS.get(name, name), args, kwargs)
         orig_method = _public(orig_method)
+        if orig_method is torch.einsum and len(args) == 2 and isinstance(args[1], (list, tuple)):
+            args = (args[0], *args[1])
+        elif orig_method is torch.meshgrid:
+            kwargs = {"indexing": None, **kwargs}
         args, kwargs = _with_defaults(orig_method, args, kwargs)
         name = tracer.graph._target_to_str(orig_method.__name__)
         return tracer.create_proxy("call_function", orig_method, args, kwargs, name=name)

@@ -85,14 +85,20 @@ def _inline_module(
     call = calls[0]
     given = iter(call.args)
     values: dict[Node, Any] = {}
+
+    def value(node: Node) -> Any:
+        made = values[node]
+        made.meta = node.meta.copy()
+        return made
+
     for node in inner.graph.nodes:
         if node.op == "placeholder":
             values[node] = call.kwargs[node.name] if node.name in call.kwargs else next(given)
         elif node.op != "output":
             with gm.graph.inserting_before(call):
-                values[node] = gm.graph.node_copy(node, values.__getitem__)
+                values[node] = gm.graph.node_copy(node, value)
         else:
-            results = map_arg(node.args[0], values.__getitem__)
+            results = map_arg(node.args[0], value)
             if isinstance(results, (list, tuple)):
                 for user in list(call.users):
                     if user.target is operator.getitem and isinstance(user.args[1], int):

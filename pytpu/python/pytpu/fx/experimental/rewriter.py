@@ -6,7 +6,6 @@ import ast
 import copy
 import functools
 import inspect
-import textwrap
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -24,7 +23,11 @@ class AST_Rewriter(ast.NodeTransformer):
 
     def rewrite(self, fn: FunctionType) -> FunctionType:
         """Return the changed function, with the globals of the old one."""
-        tree = ast.fix_missing_locations(self.visit(ast.parse(textwrap.dedent(inspect.getsource(fn)))))
+        lines = inspect.getsource(fn).split("\n")
+        # Lines of texts may have less indentation than the function.
+        indent = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
+        source = "\n".join(line.removeprefix(indent) for line in lines)
+        tree = ast.fix_missing_locations(self.visit(ast.parse(source)))
         space = dict(fn.__globals__)
         before = set(space)
         exec(compile(tree, "", "exec"), space)

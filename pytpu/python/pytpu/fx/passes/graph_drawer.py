@@ -34,8 +34,8 @@ _COLOR_MAP = {
 }
 # Colors of functions and methods, which follow from their names.
 _HASH_COLOR_MAP = (
-    "CadetBlue1 Coral DarkOliveGreen1 DarkSeaGreen1 GhostWhite Khaki1 LavenderBlush1 LightSkyBlue MistyRose1 MistyRose2 "
-    "PaleTurquoise2 PeachPuff1 Salmon Thistle1 Thistle3 Wheat1"
+    "CadetBlue1 Coral DarkOliveGreen1 DarkSeaGreen1 GhostWhite Khaki1 LavenderBlush1 LightSkyBlue MistyRose1 "
+    "MistyRose2 PaleTurquoise2 PeachPuff1 Salmon Thistle1 Thistle3 Wheat1"
 ).split()
 _WEIGHT_TEMPLATE = {"fillcolor": "Salmon", "style": '"filled,rounded"', "fontcolor": "#000000"}
 

@@ -113,6 +113,7 @@ class CapabilityBasedPartitioner:
                 candidates = [made, *(parts.part_of[user] for user in node.users if user in parts.part_of)]
             else:
                 candidates = sorted(parts.members, key=parts.first.__getitem__)
+                candidates = candidates if made is None else [made, *candidates]
             candidates = list(dict.fromkeys(candidates))
             if candidates:
                 into = candidates[0]
