@@ -36,7 +36,7 @@ def are_nodes_independent(nodes: list[Node]) -> bool:
 
 
 def merge_matmul(in_mod: torch.nn.Module) -> GraphModule:
-    """Return a module in which products ``a @ c`` and ``b @ c`` are one product of the joined rows of ``a`` and ``b``."""
+    """Return a module in which ``a @ c`` and ``b @ c`` are one product of the joined rows of ``a`` and ``b``."""
     gm = symbolic_trace(in_mod)
     graph = gm.graph
     products: dict[Any, list[Node]] = {}

@@ -1,4 +1,4 @@
-"""``torch.fx.experimental.schema_type_annotation``: types of values, from the functions and modules that return them."""
+"""``torch.fx.experimental.schema_type_annotation``: types of values, from what functions declare."""
 
 from __future__ import annotations
 
