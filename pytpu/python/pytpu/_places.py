@@ -67,6 +67,7 @@ FILES = {
 NAMES = {
     "_file_globals": {"serialization": "StorageType"},
     "_file_places": {"serialization": "default_restore_location location_tag register_package"},
+    "_checks": {"": "_assert"},
     "_functions.products": {"functional": "cdist chain_matmul einsum lu norm tensordot"},
     "_functions.search": {"functional": "unique unique_consecutive"},
     "_functions.settings": {"_tensor_str": "set_printoptions"},

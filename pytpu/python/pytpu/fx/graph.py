@@ -1294,11 +1294,8 @@ class Graph:
 
     def __str__(self) -> str:
         """Return a text with one node a line."""
-        parameters: list[str] = []
-        annotation = [""]
-        lines = [node.format_node(parameters, annotation) for node in self.nodes]
-        head = f"graph({', '.join(parameters)}){annotation[0]}:"
-        return "\n    ".join([head, *(line for line in lines if line)])
+        lines = [node.format_node() for node in self.nodes]
+        return "\n    ".join(["graph():", *(line for line in lines if line)])
 
     @compatibility(is_backward_compatible=True)
     def print_tabular(self) -> None:
