@@ -69,8 +69,8 @@ impl Combine {
     /// Return the reduction by `op` of elements of `dtype`.
     ///
     /// # Errors
-    /// Fails if the function is not defined for the dtype: any function of dtypes that are only stored, bitwise functions
-    /// of floats, an order of complex numbers, a mean of `bool`.
+    /// Fails if the function is not defined for the dtype: any function of dtypes that are only stored, bitwise
+    /// functions of floats, an order of complex numbers, a mean of `bool`.
     pub fn new(op: ReduceOp, dtype: DType) -> Result<Combine> {
         if dtype.is_stored() {
             return Err(Error::runtime("Invalid scalar type"));

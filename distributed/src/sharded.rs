@@ -2,8 +2,8 @@
 //!
 //! Sharded is one of the [representations](torchtpu_tensor::Rep) of tensors, and this module implements it: its values
 //! are parts with a [`Spec`]. A sharded tensor is on the device of its parts, and its [`Place`] names the mesh. An op
-//! is recorded with the whole sizes, so shape checks, history, views and in-place forms are those of dense tensors. To run
-//! it, this module asks [`propagate`] for placements, redistributes the operands, and calls the op on the parts.
+//! is recorded with the whole sizes, so shape checks, history, views and in-place forms are those of dense tensors. To
+//! run it, this module asks [`propagate`] for placements, redistributes the operands, and calls the op on the parts.
 //!
 //! Redistribution calls the collectives of [`torchtpu_tensor::ops::collective`]. On device `cpu` they run at once, and
 //! on device `tpu` they are recorded, so a step of sharded tensors is a program as any other step.
@@ -50,7 +50,8 @@ static MEMBERS: RwLock<Vec<Arc<Member>>> = RwLock::new(Vec::new());
 impl Member {
     /// Make the place of the sharded tensors of a mesh. All processes of the mesh call this. `groups` has the group of
     /// this process along each mesh dimension, and `local` is the device of the parts. The generator of the place
-    /// starts with the seed of the first process. A planned device has no other processes, so its generator has the seed of this one.
+    /// starts with the seed of the first process. A planned device has no other processes, so its generator has the
+    /// seed of this one.
     ///
     /// # Errors
     /// `Value` if the groups have other sizes, the errors of a broadcast.
@@ -495,8 +496,8 @@ impl Representation for Parts {
 
     fn mixed(&self, _: Place, _: Place) -> Error {
         Error::runtime(
-            "got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before calling distributed \
-             operators!",
+            "got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before calling \
+             distributed operators!",
         )
     }
 

@@ -123,8 +123,12 @@ fn lower_to_stored(f: &mut Func, x: &Value, dtype: DType) -> Value {
             // XLA has another NaN.
             let code = f.convert(&x, to);
             let code = f.bitcast_convert(&code, ElementType::U8);
-            let (nan, sign) = (f.splat_i64(0x7f, code.ty()), f.splat_i64(0x80, code.ty()));
-            let sign = f.binary("stablehlo.and", &code, &sign);
+            let bits = f.bitcast_convert(&x, ElementType::U32);
+            let (shift, mask) = (f.splat_i64(24, bits.ty()), f.splat_i64(0x80, bits.ty()));
+            let sign = f.binary("stablehlo.shift_right_logical", &bits, &shift);
+            let sign = f.binary("stablehlo.and", &sign, &mask);
+            let sign = f.convert(&sign, ElementType::U8);
+            let nan = f.splat_i64(0x7f, code.ty());
             let nan = f.binary("stablehlo.or", &nan, &sign);
             let is_nan = f.compare(Direction::Ne, &x, &x);
             let code = f.select(&is_nan, &nan, &code);

@@ -144,7 +144,8 @@ impl Tensor {
         st.owner != Owner::Foreign && !st.is_exported.load(Ordering::Relaxed)
     }
     /// Record that the storage holds state that outlives a batch, as buffers of modules do. Writes keep the old value
-    /// if the new one depends on a check that failed. See [`Representation::overwrite`](crate::backend::Representation::overwrite).
+    /// if the new one depends on a check that failed. See
+    /// [`Representation::overwrite`](crate::backend::Representation::overwrite).
     pub fn mark_state(&self) {
         self.storage().is_state.store(true, Ordering::Relaxed);
     }

@@ -90,9 +90,9 @@ class SubgraphMatcher:
         sinks = [node for node in output.all_input_nodes if len(node.users) == 1]
         self.pattern_anchors: list[Node] = [output] if match_output else sinks
 
-    def _match_attributes(self, pn: Node, gn: Node) -> bool:
+    def _match_attributes(self, wanted: Node, candidate: Node) -> bool:
         values = []
-        for node in (pn, gn):
+        for node in (wanted, candidate):
             if not isinstance(node.target, str):
                 raise AssertionError(f"target {node.target} must be a string.")
             if node.graph.owning_module is None:
@@ -104,73 +104,75 @@ class SubgraphMatcher:
             raise RuntimeError(f"Unsupported type {values[0]} when matching attributes")
         return True
 
-    def _nodes_are_equal(self, pn: Node, gn: Node, node_name_match: str = "") -> bool:
-        if not self.match_placeholder and pn.op == "placeholder":
+    def _nodes_are_equal(self, wanted: Node, candidate: Node, node_name_match: str = "") -> bool:
+        if not self.match_placeholder and wanted.op == "placeholder":
             return True
-        if node_name_match and node_name_match in gn.name:
+        if node_name_match and node_name_match in candidate.name:
             return True
-        if pn.op != gn.op:
+        if wanted.op != candidate.op:
             return False
-        if pn.op == "get_attr":
-            return self._match_attributes(pn, gn)
-        return not _is_inner(pn) or pn.target == gn.target
+        if wanted.op == "get_attr":
+            return self._match_attributes(wanted, candidate)
+        return not _is_inner(wanted) or wanted.target == candidate.target
 
     def _is_contained(self, nodes_map: dict[Node, Any]) -> bool:
         """Return whether only results are used outside of the match."""
-        inside = {gn for pn, gn in nodes_map.items() if pn.op != "placeholder"}
+        inside = {candidate for wanted, candidate in nodes_map.items() if wanted.op != "placeholder"}
         return all(
             user in inside
-            for pn, gn in nodes_map.items()
-            if pn.op != "placeholder" and pn not in self.pattern_returning_nodes
-            for user in gn.users
+            for wanted, candidate in nodes_map.items()
+            if wanted.op != "placeholder" and wanted not in self.pattern_returning_nodes
+            for user in candidate.users
         )
 
     def _remove_overlapping_matches(self, matches: list[InternalMatch]) -> list[InternalMatch]:
         kept, taken = [], set()
         for match in matches:
-            nodes = {gn for pn, gn in match.nodes_map.items() if _is_inner(pn)}
+            nodes = {candidate for wanted, candidate in match.nodes_map.items() if _is_inner(wanted)}
             if not nodes & taken:
                 kept.append(match)
                 taken |= nodes
         return kept
 
-    def _match_literals(self, pn: Any, gn: Any, match: InternalMatch) -> bool:
-        if isinstance(pn, Node):
-            if isinstance(gn, Node):
-                raise AssertionError("pn and gn cannot both be Node")
-            if pn.op != "placeholder":
+    def _match_literals(self, wanted: Any, candidate: Any, match: InternalMatch) -> bool:
+        if isinstance(wanted, Node):
+            if isinstance(candidate, Node):
+                raise AssertionError("wanted and candidate cannot both be Node")
+            if wanted.op != "placeholder":
                 return False
-            if pn in match.nodes_map:
-                return match.nodes_map[pn] == gn
-            match.nodes_map[pn] = gn
+            if wanted in match.nodes_map:
+                return match.nodes_map[wanted] == candidate
+            match.nodes_map[wanted] = candidate
             return True
-        return not isinstance(gn, Node) and type(gn) is type(pn) and gn == pn
+        return not isinstance(candidate, Node) and type(candidate) is type(wanted) and candidate == wanted
 
     def _match_args(self, pattern: Sequence[Any], given: Sequence[Any], match: InternalMatch) -> bool:
         if len(pattern) != len(given):
             return False
-        for pn, gn in zip(pattern, given):
-            if isinstance(pn, Node) and isinstance(gn, Node):
-                matched = self._match_nodes(pn, gn, match)
-            elif isinstance(pn, (list, tuple)) and isinstance(gn, (list, tuple)):
-                matched = self._match_args(pn, gn, match)
+        for wanted, candidate in zip(pattern, given):
+            if isinstance(wanted, Node) and isinstance(candidate, Node):
+                matched = self._match_nodes(wanted, candidate, match)
+            elif isinstance(wanted, (list, tuple)) and isinstance(candidate, (list, tuple)):
+                matched = self._match_args(wanted, candidate, match)
             else:
-                matched = self._match_literals(pn, gn, match) or self.ignore_literals
+                matched = self._match_literals(wanted, candidate, match) or self.ignore_literals
             if not matched:
                 return False
         return True
 
-    def _match_nodes(self, pn: Node, gn: Node, match: InternalMatch, node_name_match: str = "") -> bool:
-        if not (isinstance(pn, Node) and isinstance(gn, Node)):
-            raise AssertionError(f"pn and gn must be Node, pn: {pn}, gn: {gn}")
-        if pn in match.nodes_map:
-            return match.nodes_map[pn] is gn
-        if any(gn is taken for taken in match.nodes_map.values()) or not self._nodes_are_equal(pn, gn, node_name_match):
+    def _match_nodes(self, wanted: Node, candidate: Node, match: InternalMatch, node_name_match: str = "") -> bool:
+        if not (isinstance(wanted, Node) and isinstance(candidate, Node)):
+            raise AssertionError(f"wanted and candidate must be Node, wanted: {wanted}, candidate: {candidate}")
+        if wanted in match.nodes_map:
+            return match.nodes_map[wanted] is candidate
+        if any(candidate is taken for taken in match.nodes_map.values()) or not self._nodes_are_equal(
+            wanted, candidate, node_name_match
+        ):
             return False
-        match.nodes_map[pn] = gn
-        if pn.op == "placeholder":
+        match.nodes_map[wanted] = candidate
+        if wanted.op == "placeholder":
             return True
-        arguments = _arguments(pn, gn)
+        arguments = _arguments(wanted, candidate)
         return arguments is not None and self._match_args(*arguments, match)
 
     def match(self, graph: Graph, node_name_match: str = "") -> list[InternalMatch]:
@@ -194,7 +196,7 @@ class SubgraphMatcher:
         found = []
         for match in matches:
             if self._is_contained(match.nodes_map) and validate_partition(
-                [gn for pn, gn in match.nodes_map.items() if _is_inner(pn)]
+                [candidate for wanted, candidate in match.nodes_map.items() if _is_inner(wanted)]
             ):
                 found.append(match)
         logger.info("Matches: %s, after the checks: %s", len(matches), len(found))
@@ -204,9 +206,11 @@ class SubgraphMatcher:
         self, candidates: list[tuple[Node, list[Node]]], match: InternalMatch, node_name_match: str
     ) -> Iterator[InternalMatch]:
         if not candidates:
-            if all(pn in match.nodes_map for pn in (*self.pattern_placeholder_nodes, *self.pattern_returning_nodes)):
-                match.placeholder_nodes = [match.nodes_map[pn] for pn in self.pattern_placeholder_nodes]
-                match.returning_nodes = [match.nodes_map[pn] for pn in self.pattern_returning_nodes]
+            if all(
+                wanted in match.nodes_map for wanted in (*self.pattern_placeholder_nodes, *self.pattern_returning_nodes)
+            ):
+                match.placeholder_nodes = [match.nodes_map[wanted] for wanted in self.pattern_placeholder_nodes]
+                match.returning_nodes = [match.nodes_map[wanted] for wanted in self.pattern_returning_nodes]
                 yield match
             return
         (anchor, nodes), *rest = candidates
@@ -216,15 +220,15 @@ class SubgraphMatcher:
                 yield from self._search(rest, attempt, node_name_match)
 
 
-def _arguments(pn: Node, gn: Node) -> tuple[list[Any], list[Any]] | None:
+def _arguments(wanted: Node, candidate: Node) -> tuple[list[Any], list[Any]] | None:
     """Return the arguments of two nodes side by side, or ``None`` if their forms differ."""
-    if len(pn.args) == len(gn.args) and list(pn.kwargs) == list(gn.kwargs):
-        return [*pn.args, *pn.kwargs.values()], [*gn.args, *gn.kwargs.values()]
-    if pn.op == "call_function" and isinstance(pn.target, torch._ops.OpOverload):
+    if len(wanted.args) == len(candidate.args) and list(wanted.kwargs) == list(candidate.kwargs):
+        return [*wanted.args, *wanted.kwargs.values()], [*candidate.args, *candidate.kwargs.values()]
+    if wanted.op == "call_function" and isinstance(wanted.target, torch._ops.OpOverload):
         # Arguments of an operator are also found by name, and defaults are filled in.
-        signatures: list[inspect.Signature] = torch.fx.operator_schemas.get_signature_for_torch_op(pn.target)
+        signatures: list[inspect.Signature] = torch.fx.operator_schemas.get_signature_for_torch_op(wanted.target)
         if signatures:
-            return _by_parameter(signatures[0], pn), _by_parameter(signatures[0], gn)
+            return _by_parameter(signatures[0], wanted), _by_parameter(signatures[0], candidate)
     return None
 
 
