@@ -150,6 +150,7 @@ _LAZY_NAMES["Event"] = _LAZY_NAMES["Stream"] = "_streams"
 _LAZY_NAMES["SymBool"] = _LAZY_NAMES["SymFloat"] = _LAZY_NAMES["SymInt"] = "_sym"
 _LAZY_NAMES["Future"] = "futures"
 _LAZY_NAMES["TensorType"] = "_c_names"
+_LAZY_NAMES["Argument"] = _LAZY_NAMES["FunctionSchema"] = _LAZY_NAMES["parse_schema"] = "_schema"
 for _name in (
     "DeviceObjType", "StorageBase", "StreamObjType", "_disable_dynamo", "_has_compatible_shallow_copy_type", "_int_mm",
     "_shape_as_tensor",

@@ -211,6 +211,7 @@ from ._removed import (
     solve as solve,
     symeig as symeig,
 )
+from ._schema import Argument as Argument, FunctionSchema as FunctionSchema
 from ._size import (
     Size as Size,
 )

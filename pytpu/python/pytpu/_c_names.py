@@ -8,6 +8,7 @@ import types
 from . import _C
 from ._absent import absent_class, absent_function
 from ._rare import StorageBase as StorageBase, Tag as Tag
+from ._schema import Argument as Argument, FunctionSchema as FunctionSchema, parse_schema as parse_schema
 from .futures import Future as Future
 
 TensorBase = _TensorBase = _C.Tensor
@@ -20,12 +21,12 @@ _GLIBCXX_USE_CXX11_ABI = True
 _NO_VMAP = "functions are not mapped over a dimension yet"
 _NO_SCRIPT = "TorchScript is not supported: functions and modules run as Python"
 for _name in (
-    "Argument", "Block", "ClassType", "DictType", "Graph", "IValue", "InterfaceType", "ListType", "OptionalType",
+    "Block", "ClassType", "DictType", "Graph", "IValue", "InterfaceType", "ListType", "OptionalType",
     "ScriptFunction",
-    "ScriptMethod", "ScriptModule", "TensorType", "TracingState", "TupleType", "Type", "Use", "Value", "FunctionSchema",
+    "ScriptMethod", "ScriptModule", "TensorType", "TracingState", "TupleType", "Type", "Use", "Value",
 ):  # fmt: skip
     globals()[_name] = absent_class(f"torch._C.{_name}", _NO_SCRIPT)
-for _name in ("_create_graph_by_tracing", "_jit_pass_inline", "parse_ir", "parse_schema", "import_ir_module"):
+for _name in ("_create_graph_by_tracing", "_jit_pass_inline", "parse_ir", "import_ir_module"):
     globals()[_name] = absent_function(f"torch._C.{_name}", _NO_SCRIPT)
 del _name
 

@@ -51,10 +51,10 @@ _FAMILIES = [
         "export-and-torchscript",
     ),
     (
-        r"jit\..*|\w*(Script|Type)\w*|import_ir_module\w*|parse_(ir|schema|type_comment)|utils\.jit(\..*)?|"
-        r"CompilationUnit|Code|Graph|Node|Value|Use|Block|Argument\w*|CallStack|Capsule|FileCheck|AliasDb|"
+        r"jit\..*|\w*(Script|Type)\w*|import_ir_module\w*|parse_(ir|type_comment)|utils\.jit(\..*)?|"
+        r"CompilationUnit|Code|Graph|Node|Value|Use|Block|ArgumentSpec|CallStack|Capsule|FileCheck|AliasDb|"
         r"ConcreteModuleTypeBuilder|ErrorReport|ExecutionPlan|Gradient|GraphExecutorState|IODescriptor|JITException|"
-        r"FunctionSchema|LiteScriptModule|StaticModule|TracingState|merge_type_from_type_comment|unify_type_list",
+        r"LiteScriptModule|StaticModule|TracingState|merge_type_from_type_comment|unify_type_list",
         "TorchScript is not there: functions and modules run as Python. Save a state_dict with torch.save, or write a "
         "function with torch.tpu.export",
         "export-and-torchscript",

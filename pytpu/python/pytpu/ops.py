@@ -1,12 +1,13 @@
 """``torch.ops``: operators by namespace, name and overload, as in ``torch.ops.aten.add.Tensor(x, y)``.
 
 ``aten`` has the op table, and methods for the ops that the table does not have. Other namespaces have the operators of
-``torch.library``. The arguments choose the overload, so all overloads of one operator are one function.
+``torch.library``. The arguments choose the overload, so all overloads of one operator are one function. Schemas are
+PyTorch's (`_schema.py`).
 """
 
 import sys
 
-from . import _C
+from . import _C, _schema as _schemas_of_text
 
 
 class _Unique:
@@ -42,7 +43,29 @@ class OpOverload(_Unique):
         self.__name__ = f"{packet.__name__}.{overload}"
 
     def __call__(self_, /, *args, **kwargs):  # the operator may have an argument named self
+        if len(args) == 3 and self_._overloadname == "Scalar" and self_._schema.arguments[2].name == "alpha":
+            # The overload takes `alpha` by position, unlike that of two tensors.
+            args, kwargs = args[:2], {"alpha": args[2], **kwargs}
         return _called(self_, self_.overloadpacket._op, args, kwargs)
+
+    @property
+    def _schema(self):
+        packet = self.overloadpacket
+        text = packet._texts.get(self._overloadname)
+        if text is None:
+            raise AttributeError(f"the schema of {self} is not known")
+        return _schemas_of_text.FunctionSchema(f"{packet._qualified_op_name.partition('::')[0]}::{text}")
+
+    @property
+    def namespace(self):
+        """The namespace: ``aten``."""
+        return self.overloadpacket._qualified_op_name.partition("::")[0]
+
+    @property
+    def is_view(self):
+        """Whether the results are views of an argument, which is not written."""
+        aliases = [a.alias_info for a in self._schema.arguments if a.alias_info]
+        return bool(aliases) and not any(a.is_write for a in aliases)
 
     def __repr__(self):
         return (
@@ -59,6 +82,12 @@ class OpOverload(_Unique):
         return self.overloadpacket._qualified_op_name + suffix
 
 
+def _texts_of(op, name):
+    """Return the schema of an operator of `torch.library` by its overload, if it has one."""
+    text = getattr(getattr(op, "schema", None), "text", None)
+    return {} if text is None else {"default": name + text}
+
+
 class OpOverloadPacket(_Unique):
     """An operator with all of its overloads."""
 
@@ -68,14 +97,14 @@ class OpOverloadPacket(_Unique):
         self._qualified_op_name = f"{namespace}::{name}"
         self._op = op
         self._schemas = _C._schemas(name) if namespace == "aten" else [name]
+        self._texts = _schemas_of_text.of_aten(name, self._schemas) if namespace == "aten" else _texts_of(op, name)
 
     def __call__(self_, /, *args, **kwargs):  # the operator may have an argument named self
         return _called(self_, self_._op, args, kwargs)
 
     def overloads(self):
         """Names of the overloads."""
-        heads = (schema.partition("(")[0] for schema in self._schemas)
-        return [head.partition(".")[2] or "default" for head in heads] or ["default"]
+        return list(self._texts) or ["default"]
 
     def __getattr__(self, name):
         # A method's overloads are not listed, so any well-formed name is accepted for it.

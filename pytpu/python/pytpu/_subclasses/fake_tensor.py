@@ -90,8 +90,8 @@ class FakeTensor(Tensor, metaclass=_FakeTensorMeta):
     ) -> FakeTensor:
         made = _C._fake_of(elem.detach()).to(device)
         made.requires_grad_(elem.requires_grad)
-        made._mode = fake_mode
-        return made
+        made.__dict__["_mode"] = fake_mode
+        return typing.cast("FakeTensor", made)
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__()
