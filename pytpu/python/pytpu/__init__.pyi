@@ -712,6 +712,7 @@ from ._op_table import (
     hamming_window as hamming_window,
     hann_window as hann_window,
     hardshrink as hardshrink,
+    hash_tensor as hash_tensor,
     heaviside as heaviside,
     hinge_embedding_loss as hinge_embedding_loss,
     histc as histc,
