@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..utils._pytree import PyTree, TreeSpec, tree_flatten
 
-FlattenFnSpec = FlattenFuncSpec = Callable[[PyTree, TreeSpec], list[Any]]
-FlattenFnExactMatchSpec = FlattenFuncExactMatchSpec = Callable[[PyTree, TreeSpec], bool]
+FlattenFnSpec: TypeAlias = Callable[[PyTree, TreeSpec], list[Any]]
+FlattenFnExactMatchSpec: TypeAlias = Callable[[PyTree, TreeSpec], bool]
+# Older names.
+FlattenFuncSpec, FlattenFuncExactMatchSpec = FlattenFnSpec, FlattenFnExactMatchSpec
 
 # Functions that return the children of a node, by its class: those in the spec, whatever else the value has.
 SUPPORTED_NODES: dict[type[Any], FlattenFnSpec] = {}

@@ -89,7 +89,7 @@ class ProxyableClassMeta(type):
         proxy = _find_proxy(args, kwargs) if _get_is_fx_tracing() else None
         if proxy is not None:
             return proxy.tracer.create_proxy("call_function", cls, args, kwargs)
-        made = cls.__new__(cls)
+        made = cls.__new__(cls)  # type: ignore[call-overload]
         cls.__init__(made, *args, **kwargs)  # type: ignore[misc]
         return made
 

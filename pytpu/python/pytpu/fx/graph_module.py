@@ -265,7 +265,7 @@ def _print_readable(module: Any, module_name: str, print_output: bool = True, **
 class _WrappedCall:
     """The call of a graph module, which shows the line of generated code that raised an error."""
 
-    def __init__(self, cls: type, cls_call: Callable[..., Any] | None) -> None:
+    def __init__(self, cls: Any, cls_call: Callable[..., Any] | None) -> None:
         self.cls, self.cls_call = cls, cls_call
 
     @staticmethod

@@ -49,7 +49,8 @@ class Interpreter:
     ) -> None:
         self.module: Any = module
         self.submodules = dict(module.named_modules())
-        self.graph: Graph = self.module.graph if graph is None else graph
+        own: Any = module
+        self.graph: Graph = own.graph if graph is None else graph
         self.env: dict[Node, Any] = {}
         self.name = "Interpreter"
         self.garbage_collect_values = garbage_collect_values

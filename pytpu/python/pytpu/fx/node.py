@@ -71,7 +71,7 @@ def _is_impure_function(target: Any, impure_random: bool) -> bool:
         return True
     ops = torch._ops
     if isinstance(target, (ops.OpOverload, ops.OpOverloadPacket)):
-        packet = getattr(target, "overloadpacket", target)
+        packet: Any = getattr(target, "overloadpacket", target)
         space, _, name = packet._qualified_op_name.partition("::")
         if space == "aten":
             # aten names the ops that write to an operand with a trailing underscore.
@@ -321,7 +321,8 @@ class Node:
     def _update_args_kwargs(self, args: Any, kwargs: Any) -> None:
         for used in self._input_nodes:
             used.users.pop(self, None)
-        self._input_nodes = found = {}
+        found: dict[Node, None] = {}
+        self._input_nodes = found
 
         def see(node: Node) -> Node:
             found[node] = None

@@ -83,13 +83,13 @@ def _signature(text: str) -> inspect.Signature:
 
     # Schemas name this default of losses, whose type is a number.
     parsed = _Schema(text[text.index("(") :].replace("=Mean", "=1"))
-    parameters = []
+    parameters: list[_Parameter] = []
     for argument in parsed.arguments:
         default = argument.default
         width = re.search(r"\[(\d+)\]", argument.type)
         if width and isinstance(default, (int, float)):
             default = [default] * int(width.group(1))
-        kind = _Parameter.KEYWORD_ONLY if argument.keyword_only else _Parameter.POSITIONAL_OR_KEYWORD
+        kind: Any = _Parameter.KEYWORD_ONLY if argument.keyword_only else _Parameter.POSITIONAL_OR_KEYWORD
         name = "input" if argument.name == "self" else argument.name
         if name == "from":
             # A parameter cannot have the name of a keyword, unless it is only positional, and then so are those before.

@@ -82,7 +82,8 @@ def fuse(model: torch.nn.Module, inplace: bool = False, no_trace: bool = False) 
             layer, norm = modules[node.args[0].target], modules[node.target]
             if len(node.args[0].users) > 1 or not norm.track_running_stats:
                 continue
-            fused = (fuse_linear_bn_eval if first is nn.Linear else fuse_conv_bn_eval)(layer, norm)  # type: ignore[operator]
+            fold: Any = fuse_linear_bn_eval if first is nn.Linear else fuse_conv_bn_eval
+            fused = fold(layer, norm)
             replace_node_module(node.args[0], modules, fused)
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)

@@ -35,7 +35,7 @@ class AST_Rewriter(ast.NodeTransformer):
         made = space[fn.__name__] if not added else space[added.pop()]
         code: Any = made
         result = FunctionType(code.__code__, fn.__globals__, code.__name__, code.__defaults__, code.__closure__)
-        result = functools.update_wrapper(result, code)
+        functools.update_wrapper(result, code)
         result.__kwdefaults__ = copy.copy(code.__kwdefaults__)
         return result
 

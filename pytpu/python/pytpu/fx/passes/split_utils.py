@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,9 +123,8 @@ def split_by_tags(
                     f"Component {part.name} order must be >= max of its upstream components, order={part.order} and "
                     f"max={max(before)}"
                 )
-            inner[node] = part.graph.node_copy(
-                node, lambda used, part=part: _inside(part, used, part_of, inner, crossing)
-            )  # type: ignore[misc]
+            inside = functools.partial(_inside, part, part_of, inner, crossing)
+            inner[node] = part.graph.node_copy(node, inside)
             inner[node].tag = node.tag  # type: ignore[attr-defined]
     if output is None:
         raise RuntimeError("Graph had no output node!")
@@ -156,10 +156,10 @@ def split_by_tags(
 
 def _inside(
     part: Component,
-    used: Node,
     part_of: dict[Node, Component],
     inner: dict[Node, Node],
     crossing: dict[Node, None],
+    used: Node,
 ) -> Node:
     """Return the node of a part for a node of the whole graph: its copy, a read of an attribute, or a parameter."""
     if used.op == "get_attr":
@@ -212,7 +212,8 @@ def move_non_tensor_nodes_on_boundary(subgraphs: list[Any]) -> None:
                 )
                 continue
             target = targets.pop()
-            moved, stack = {}, [node]
+            moved: dict[Node, None] = {}
+            stack = [node]
             while stack:
                 current = stack.pop()
                 if current in moved or place[current] == target:

@@ -142,7 +142,7 @@ class PassManager:
         """Set the function that checks a module before the passes, and between them if that is asked for."""
         if len(inspect.signature(check).parameters) != 1:
             raise TypeError("PassManager check function should only take in one variable, a module")
-        self.check = check  # type: ignore[method-assign]
+        self.check = check  # type: ignore[method-assign,assignment]
 
     def check(self, module: Any) -> None:
         """Check a module: everything is right."""

@@ -126,7 +126,8 @@ class SubgraphMatcher:
         )
 
     def _remove_overlapping_matches(self, matches: list[InternalMatch]) -> list[InternalMatch]:
-        kept, taken = [], set()
+        kept: list[InternalMatch] = []
+        taken: set[Any] = set()
         for match in matches:
             nodes = {candidate for wanted, candidate in match.nodes_map.items() if _is_inner(wanted)}
             if not nodes & taken:
