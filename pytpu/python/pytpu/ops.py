@@ -172,6 +172,20 @@ def _rare_op(name):
     return None
 
 
+def _enter_block(name, args=None):
+    """Enter `record_function`, for programs that have the block as two calls."""
+    from .autograd.profiler import record_function
+
+    block = record_function(name, args)
+    block.__enter__()
+    return block
+
+
+def _exit_block(record):
+    """Leave the block that `_enter_block` entered."""
+    record.__exit__(None, None, None)
+
+
 class _Namespace:
     def __init__(self, name):
         self.__name__ = f"torch.ops.{name}"
@@ -192,6 +206,10 @@ class _Namespace:
             from .distributed import _functional_ops
 
             op = _functional_ops.IN_PLACE.get(name)
+        elif self._name == "profiler" and name in ("_record_function_enter", "_record_function_enter_new"):
+            op = _enter_block
+        elif self._name == "profiler" and name == "_record_function_exit":
+            op = _exit_block
         elif not name.startswith("__"):
             from .library import declare
 

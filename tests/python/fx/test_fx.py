@@ -6,6 +6,7 @@ import math
 import operator
 import pathlib
 import pickle
+import subprocess
 import sys
 
 import pytest
@@ -449,3 +450,35 @@ def test_graphs_run_on_a_device(device):
     x = torch.randn(3, 4, device=device)
     assert torch.equal(traced(x), module(x)) and traced(x).device.type == device
     assert torch.equal(fx.Interpreter(traced).run(x), module(x))
+
+
+def test_blocks_of_the_profiler_stay_in_a_graph():
+    ops = torch.ops.profiler
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    block = graph.call_function(ops._record_function_enter, ("block",))
+    result = graph.call_function(torch.neg, (x,))
+    graph.call_function(ops._record_function_exit, (block,))
+    graph.output(result)
+    module = fx.GraphModule({}, graph)
+    assert not module.graph.eliminate_dead_code()
+    with torch.profiler.profile() as profile:
+        assert module(torch.ones(1)).item() == -1
+    assert [event.key for event in profile.key_averages()] == ["block"]
+
+
+def test_calls_of_operators_without_proxies_are_not_recorded():
+    assert torch.ops.aten.relu(torch.tensor(-1.0)).item() == 0
+    assert torch.ops.aten.sym_size.int(torch.ones(2, 3), 1) == 3
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    x.meta["val"] = torch.ones(2, 3)
+    size = graph.create_size_node(x, 1)
+    assert size.meta["val"] == 3 and graph.create_stride_node(x, 0).meta["val"] == 3
+    graph.output(size)
+    assert fx.GraphModule({}, graph)(torch.ones(4, 5)) == 5
+
+
+def test_the_package_is_imported_without_fx():
+    code = "import sys, pytpu; pytpu.nn.Linear(1, 1)(pytpu.ones(1)); assert 'pytpu.fx' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -50,6 +50,9 @@ _side_effectful_functions: set[Callable[..., Any]] = {
     torch.amp._enter_autocast,
     torch.amp._exit_autocast,
     operator.setitem,
+    torch.ops.profiler._record_function_enter,
+    torch.ops.profiler._record_function_enter_new,
+    torch.ops.profiler._record_function_exit,
 }
 
 # Functions that advance the random generator, by the modules that have them.
@@ -72,6 +75,8 @@ def _is_impure_function(target: Any, impure_random: bool) -> bool:
     ops = torch._ops
     if isinstance(target, (ops.OpOverload, ops.OpOverloadPacket)):
         packet: Any = getattr(target, "overloadpacket", target)
+        if packet in _side_effectful_functions:
+            return True
         space, _, name = packet._qualified_op_name.partition("::")
         if space == "aten":
             # aten names the ops that write to an operand with a trailing underscore.
