@@ -26,6 +26,7 @@ fn encode(dtype: DType, v: f64) -> Vec<u8> {
         // The imaginary part is twice the real one.
         DType::C64 => [(v as f32).to_le_bytes(), (2.0 * v as f32).to_le_bytes()].concat(),
         DType::C128 => [v.to_le_bytes(), (2.0 * v).to_le_bytes()].concat(),
+        d => panic!("no reductions of {}", d.name()),
     }
 }
 
