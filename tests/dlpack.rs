@@ -266,9 +266,9 @@ fn invalid_structs_are_refused_and_deleted() {
             there first",
         ),
         (
-            |x| x.dtype = DLDataType { code: 1, bits: 16, lanes: 1 },
+            |x| x.dtype = DLDataType { code: 1, bits: 24, lanes: 1 },
             ErrorKind::Buffer,
-            "from_dlpack: there is no dtype for DLPack code 1 with 16 bits and 1 lanes",
+            "from_dlpack: there is no dtype for DLPack code 1 with 24 bits and 1 lanes",
         ),
         (
             |x| x.dtype.lanes = 4,
