@@ -25,7 +25,7 @@ from ..utils._pytree import tree_map_
 from . import config, traceback as fx_traceback
 from ._compatibility import compatibility
 from .graph import Graph, magic_methods, reflectable_magic_methods
-from .node import Argument, Node, Target, base_types, map_arg
+from .node import Argument, Node, Target, _as_torch_name, base_types, map_arg
 from .operator_schemas import check_for_mutable_operation
 
 __all__ = [
@@ -359,8 +359,8 @@ def _with_defaults(
 
     PyTorch's functions that are written in Python, such as ``torch.nn.functional.relu``, hand their calls over so.
     """
-    module = getattr(function, "__module__", None) or ""
-    if not isinstance(function, types.FunctionType) or module.rpartition(".")[2] != "functional":
+    module = _as_torch_name(getattr(function, "__module__", None) or "")
+    if not isinstance(function, types.FunctionType) or module not in ("torch.functional", "torch.nn.functional"):
         return args, kwargs
     parameters = _parameters(function)
     if parameters is None:
