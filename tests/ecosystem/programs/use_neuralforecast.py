@@ -22,7 +22,7 @@ common = {
     "learning_rate": 1e-3,
     "random_seed": 1,
     "batch_size": 2,
-    "windows_batch_size": None,
+    "windows_batch_size": 8,
     "accelerator": where.type,
     "devices": 1,
     "enable_progress_bar": False,
