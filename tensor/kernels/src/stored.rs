@@ -247,9 +247,7 @@ impl Wide {
         let (f, dtype) = load(x.dtype(), to);
         let mut y = Wide::new(x.sizes(), dtype);
         // SAFETY: views cover their memory, and the loop is made for the two dtypes.
-        unsafe {
-            run(f, &[0.0; 4], x.sizes(), Operand::raw_output(&mut y.view_mut(x.sizes())), [Operand::raw_input(x)])
-        };
+        unsafe { run(f, &[0.0; 4], x.sizes(), Operand::raw_output(&y.view_mut(x.sizes())), [Operand::raw_input(x)]) };
         y
     }
     fn view<'a>(&'a self, sizes: &'a [usize]) -> View<'a> {

@@ -2,6 +2,7 @@
 
 use crate::{Device, DeviceKind};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 /// A table of the representations: each line is the variant, its name, and how values of it are held.
 macro_rules! representations {
@@ -71,7 +72,7 @@ pub enum Held {
 ///
 /// Code inside the library passes places on, so that a new tensor is held as its operands are. Users see the
 /// [`Device`]. A place is one word, and is compared as one word.
-#[derive(Clone, Copy, Hash)]
+#[derive(Clone, Copy)]
 #[repr(C, align(4))]
 pub struct Place {
     /// The device. The parts of a sharded tensor are on it.
@@ -151,6 +152,12 @@ impl PartialEq for Place {
     }
 }
 impl Eq for Place {}
+
+impl Hash for Place {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.word().hash(state);
+    }
+}
 
 impl From<Device> for Place {
     #[inline]
