@@ -142,6 +142,7 @@ class FakeTensorMode:
         export: accepted for compatibility.
 
     Example:
+        >>> import pytpu as torch
         >>> from torch._subclasses import FakeTensorMode
         >>> with FakeTensorMode():
         ...     x = torch.zeros(1 << 20, 1 << 20)

@@ -5,6 +5,7 @@
 again. ``Interpreter`` runs a graph node by node, and ``Transformer`` makes another graph on the way.
 
 Example:
+    >>> import pytpu as torch
     >>> module = torch.fx.symbolic_trace(lambda x: x.relu() + 1)
     >>> print(module.code.strip())
     def forward(self, x):

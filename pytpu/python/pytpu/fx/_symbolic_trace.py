@@ -685,8 +685,10 @@ def _maybe_revert_all_patches() -> Iterator[None]:
 
 def _patch_wrapped_functions(patcher: _Patcher) -> None:
     for (_, name), space in list(_wrapped_fns_to_patch.items()):
-        original = getattr(builtins, name) if name not in space and hasattr(builtins, name) else space[name]
-        patcher.patch(space, name, _create_wrapped_func(original))
+        # The module may have dropped the name since.
+        original = space.get(name, getattr(builtins, name, None))
+        if original is not None:
+            patcher.patch(space, name, _create_wrapped_func(original))
     for cls, name in _wrapped_methods_to_patch:
         patcher.patch_method(cls, name, _create_wrapped_method(cls, name))
 
@@ -712,6 +714,7 @@ def wrap(fn_or_name: Any) -> Any:
         RuntimeError: The argument is neither a function nor a name.
 
     Example:
+        >>> import pytpu as torch
         >>> @torch.fx.wrap
         ... def scaled(x, k):
         ...     return x * k if k > 1 else x
@@ -742,6 +745,7 @@ def symbolic_trace(
             stands for a value that stays a parameter.
 
     Example:
+        >>> import pytpu as torch
         >>> module = torch.fx.symbolic_trace(lambda x, y: (x + y).relu())
         >>> module(torch.tensor([-1.0]), torch.tensor([3.0]))
         tensor([2.])

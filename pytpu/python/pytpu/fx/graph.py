@@ -812,9 +812,10 @@ class Graph:
         tracer_extras: Further arguments of that tracer's ``trace``.
 
     Example:
+        >>> import pytpu as torch
         >>> graph = torch.fx.Graph()
         >>> x = graph.placeholder("x")
-        >>> graph.output(graph.call_function(torch.relu, (x,)))
+        >>> end = graph.output(graph.call_function(torch.relu, (x,)))
         >>> print(torch.fx.GraphModule({}, graph).code.strip())
         def forward(self, x):
             relu = torch.relu(x);  x = None

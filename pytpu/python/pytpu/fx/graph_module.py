@@ -311,10 +311,11 @@ class GraphModule(torch.nn.Module):
         class_name: The name of the class.
 
     Example:
+        >>> import pytpu as torch
         >>> module = torch.fx.symbolic_trace(lambda x: x.relu() + 1)
         >>> for node in module.graph.find_nodes(op="call_method", target="relu"):
         ...     node.target = "sigmoid"
-        >>> module.recompile()
+        >>> code = module.recompile()
         >>> module(torch.zeros(2))
         tensor([1.5000, 1.5000])
     """

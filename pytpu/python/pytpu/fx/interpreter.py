@@ -36,6 +36,7 @@ class Interpreter:
         graph: Another graph than that of the module.
 
     Example:
+        >>> import pytpu as torch
         >>> class Negated(torch.fx.Interpreter):
         ...     def call_method(self, target, args, kwargs):
         ...         return -super().call_method(target, args, kwargs)
@@ -235,6 +236,7 @@ class Transformer(Interpreter):
         module: The graph module.
 
     Example:
+        >>> import pytpu as torch
         >>> class Swap(torch.fx.Transformer):
         ...     def call_method(self, target, args, kwargs):
         ...         return super().call_method("sigmoid" if target == "relu" else target, args, kwargs)

@@ -55,6 +55,7 @@ def replace_pattern(
         replacement: A function or graph module with as many parameters, and as many results.
 
     Example:
+        >>> import pytpu as torch
         >>> module = torch.fx.symbolic_trace(lambda x, y: torch.relu(x + y))
         >>> matches = torch.fx.replace_pattern(module, lambda a, b: torch.relu(a + b), lambda a, b: a * b)
         >>> module(torch.tensor(2.0), torch.tensor(3.0))

@@ -60,6 +60,7 @@ def fuse(model: torch.nn.Module, inplace: bool = False, no_trace: bool = False) 
         no_trace: Use the graph of ``model``, which is a graph module.
 
     Example:
+        >>> import pytpu as torch
         >>> from torch.fx.experimental.optimization import fuse
         >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 1), torch.nn.BatchNorm2d(4)).eval()
         >>> [node.name for node in fuse(model).graph.nodes]

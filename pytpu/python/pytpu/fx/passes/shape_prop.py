@@ -49,6 +49,7 @@ class ShapeProp(Interpreter):
         fake_mode: A context in which the nodes run.
 
     Example:
+        >>> import pytpu as torch
         >>> from torch.fx.passes.shape_prop import ShapeProp
         >>> module = torch.fx.symbolic_trace(lambda x: x.sum(0))
         >>> result = ShapeProp(module).propagate(torch.ones(2, 3))
