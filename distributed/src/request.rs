@@ -209,7 +209,7 @@ impl Request {
         self.fingerprint_of(self.compared_sizes())
     }
 
-    /// The sizes without the rows of an all_to_all, of which each rank may have another number.
+    /// The sizes. Those of an all_to_all leave out the number of rows, which may differ between ranks.
     fn compared_sizes(&self) -> &[usize] {
         let skipped = usize::from(matches!(self.op, Op::AllToAll { .. }));
         self.shape.get(skipped..).unwrap_or_default()

@@ -13,7 +13,7 @@ FlattenFnExactMatchSpec: TypeAlias = Callable[[PyTree, TreeSpec], bool]
 # Older names.
 FlattenFuncSpec, FlattenFuncExactMatchSpec = FlattenFnSpec, FlattenFnExactMatchSpec
 
-# Functions that return the children of a node, by its class: those in the spec, whatever else the value has.
+# For each class, the function that returns the children of a value which its spec names. Other children are left out.
 SUPPORTED_NODES: dict[type[Any], FlattenFnSpec] = {}
 SUPPORTED_NODES_EXACT_MATCH: dict[type[Any], FlattenFnExactMatchSpec | None] = {}
 

@@ -6,5 +6,5 @@ disable_progress = True
 #: Show the names of nodes in the progress.
 verbose_progress = False
 
-#: Record no stack traces, whatever a tracer asks for.
+#: Record no stack traces, even if a tracer asks for them.
 do_not_emit_stack_traces = False

@@ -92,7 +92,7 @@ _hump = re.compile(r"(?<=[a-z])([A-Z])")
 _illegal_char_regex = re.compile("[^0-9a-zA-Z_]+")
 # A name, and the number at its end.
 _name_regex = re.compile(r"^([a-zA-Z_][0-9a-zA-Z_]*?)(?:_(\d+))?$")
-# Modules of this package, under either of its names, without those that PyTorch's compiler has to itself.
+# Modules of this package, as `pytpu` or as `torch`. Those of the compiler are left out.
 _own_module = re.compile(r"^(?:torch|pytpu)(?:\.(?!_dynamo\.|_inductor\.)[^.]+)*$")
 
 
@@ -1117,7 +1117,7 @@ class Graph:
 
     @compatibility(is_backward_compatible=True)
     def eliminate_dead_code(self, is_impure_node: Callable[[Node], bool] | None = None) -> bool:
-        """Remove the nodes that nothing uses, and those that only they use.
+        """Remove all nodes whose values do not reach the output.
 
         Args:
             is_impure_node: A function that says which nodes stay in any case. Without it ``Node.is_impure`` does.

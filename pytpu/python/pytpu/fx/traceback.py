@@ -164,7 +164,7 @@ def has_preserved_node_meta() -> bool:
 
 @compatibility(is_backward_compatible=False)
 def get_current_meta() -> dict[str, Any]:
-    """Return the notes of the node that is run, or those that ``annotate`` gives."""
+    """Return the notes for new nodes: those of the node that runs, or those from ``annotate``."""
     return current_meta
 
 

@@ -139,7 +139,7 @@ class PassManager:
         self._validated = True
 
     def add_checks(self, check: Callable[[Any], None]) -> None:
-        """Set the function that checks a module before the passes, and between them if that is asked for."""
+        """Set the function that checks a module before the first pass, and after each one on request."""
         if len(inspect.signature(check).parameters) != 1:
             raise TypeError("PassManager check function should only take in one variable, a module")
         self.check = check  # type: ignore[method-assign,assignment]
