@@ -395,6 +395,28 @@ fn check_rare(name: &str, x: &[&Tensor], takes_complex: bool, takes_stored: bool
     }
 }
 
+/// Call `infer` if the op accepts the dtypes of the operands, and refuse a result of a dtype that it does not accept.
+/// `accepts` returns the name of the op, and whether it takes complex dtypes and those that are only stored.
+#[inline(always)]
+fn within_dtypes(
+    x: &[&Tensor],
+    accepts: impl Fn() -> (&'static str, bool, bool),
+    infer: impl FnOnce() -> Result<Meta>,
+) -> Result<Meta> {
+    if x.iter().any(|t| t.dtype().is_rare()) {
+        let (name, takes_complex, takes_stored) = accepts();
+        check_rare(name, x, takes_complex, takes_stored)?;
+    }
+    let y = infer()?;
+    if y.dtype.is_stored() {
+        let (name, _, takes_stored) = accepts();
+        if !takes_stored {
+            return Err(unsupported(name, y.dtype));
+        }
+    }
+    Ok(y)
+}
+
 #[cold]
 fn unsupported(name: &str, dtype: DType) -> Error {
     Error::not_implemented(format!("\"{name}_cpu\" not implemented for '{}'", dtype.scalar_type()))
@@ -431,14 +453,7 @@ pub(crate) mod prim {
     }
     #[inline]
     pub(crate) fn infer<O: Op>(o: &O, x: &[&Tensor]) -> Result<Meta> {
-        if x.iter().any(|t| t.dtype().is_rare()) {
-            check_rare(o.label(), x, o.takes_complex(), o.takes_stored())?;
-        }
-        let y = o.infer(x)?;
-        if y.dtype.is_stored() && !o.takes_stored() {
-            return Err(unsupported(o.label(), y.dtype));
-        }
-        Ok(y)
+        within_dtypes(x, || (o.label(), o.takes_complex(), o.takes_stored()), || o.infer(x))
     }
     pub(crate) fn infer_extra<O: Op>(o: &O, x: &[&Tensor], first: &Meta, i: usize) -> Meta {
         o.infer_extra(x, first, i)
@@ -580,14 +595,7 @@ pub(crate) mod fused {
         O::DIFFERENTIABLE
     }
     pub(crate) fn infer<O: Fused>(o: &O, x: &[&Tensor]) -> Result<Meta> {
-        if x.iter().any(|t| t.dtype().is_rare()) {
-            check_rare(o.label(), x, o.takes_complex(), o.takes_stored())?;
-        }
-        let y = o.infer(x)?;
-        if y.dtype.is_stored() && !o.takes_stored() {
-            return Err(unsupported(o.label(), y.dtype));
-        }
-        Ok(y)
+        within_dtypes(x, || (o.label(), o.takes_complex(), o.takes_stored()), || o.infer(x))
     }
     pub(crate) fn infer_extra<O: Fused>(o: &O, x: &[&Tensor], first: &Meta, i: usize) -> Meta {
         o.infer_extra(x, first, i)

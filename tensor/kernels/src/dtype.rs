@@ -36,7 +36,8 @@ macro_rules! dtypes {
         }
 
         impl DType {
-            /// Every element type. Those that kernels compute with come first, in promotion order within their category.
+            /// Every element type. Those that kernels compute with come first, in promotion order within their
+            /// category.
             pub const ALL: [DType; [$(DType::$variant),*].len()] = [$(DType::$variant,)*];
 
             /// Return the size of one element in bytes.

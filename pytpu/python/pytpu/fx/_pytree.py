@@ -13,7 +13,8 @@ FlattenFnExactMatchSpec: TypeAlias = Callable[[PyTree, TreeSpec], bool]
 # Older names.
 FlattenFuncSpec, FlattenFuncExactMatchSpec = FlattenFnSpec, FlattenFnExactMatchSpec
 
-# For each class, the function that returns the children of a value which its spec names. Other children are left out.
+# For each class, the function that returns the children of a value. It leaves out children that its spec does not
+# name.
 SUPPORTED_NODES: dict[type[Any], FlattenFnSpec] = {}
 SUPPORTED_NODES_EXACT_MATCH: dict[type[Any], FlattenFnExactMatchSpec | None] = {}
 
