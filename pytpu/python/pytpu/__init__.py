@@ -147,7 +147,8 @@ _LAZY_NAMES = {
 }
 _LAZY_NAMES["GradScaler"] = "amp"
 _LAZY_NAMES["Event"] = _LAZY_NAMES["Stream"] = "_streams"
-_LAZY_NAMES["SymBool"] = _LAZY_NAMES["SymFloat"] = _LAZY_NAMES["SymInt"] = "_sym"
+for _name in ("ScriptObject", "SymBool", "SymFloat", "SymInt"):
+    _LAZY_NAMES[_name] = "_sym"
 _LAZY_NAMES["Future"] = "futures"
 _LAZY_NAMES["TensorType"] = "_c_names"
 _LAZY_NAMES["Argument"] = _LAZY_NAMES["FunctionSchema"] = _LAZY_NAMES["parse_schema"] = "_schema"

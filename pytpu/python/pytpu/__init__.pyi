@@ -220,6 +220,7 @@ from ._streams import (
     Stream as Stream,
 )
 from ._sym import (
+    ScriptObject as ScriptObject,
     SymBool as SymBool,
     SymFloat as SymFloat,
     SymInt as SymInt,

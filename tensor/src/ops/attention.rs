@@ -470,11 +470,11 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
     // A mask may not enlarge the scores, which have four dimensions if operands have three.
     let scores: Dims =
         is_three.then_some(1).into_iter().chain(batch.iter().copied()).chain([last(q)[0], last(&k)[0]]).collect();
-    if let Some(m) = a.mask
-        && let Ok(wide) = broadcast_dims(m.dims(), &scores)
-        && wide != scores
-    {
-        return Err(Error::runtime(format!("output with shape {scores} doesn't match the broadcast shape {wide}")));
+    if let Some(m) = a.mask {
+        let wide = broadcast_dims(&scores, m.dims())?;
+        if wide != scores {
+            return Err(Error::runtime(format!("output with shape {scores} doesn't match the broadcast shape {wide}")));
+        }
     }
     let scale = a.scale.unwrap_or(1.0 / (last(q)[1] as f64).sqrt());
     let mut op = Attention {

@@ -20,7 +20,6 @@ from typing import Any
 
 import pytpu as torch
 
-from .._absent import absent_class
 from ..utils import _pytree as pytree
 from ._compatibility import compatibility
 from .graph import Graph, _PyTreeCodeGen, _PyTreeInfo
@@ -37,8 +36,6 @@ _orig_module_getattr: Callable[..., Any] = _Module.__getattr__
 # Classes whose construction is recorded.
 _proxyable_classes: dict[type, None] = {}
 _constant_attribute_types = (torch.Tensor, pytree.TreeSpec)
-# Tracers of libraries ask whether an attribute is one.
-ScriptObject = absent_class("torch.ScriptObject", "TorchScript is not there")
 _state = threading.local()
 
 
