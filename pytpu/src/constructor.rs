@@ -5,9 +5,11 @@ use crate::enter::{self, Outcome};
 use crate::objects::{boolean_of, int, type_name};
 use crate::table::{call_tensor_op, tensor_argument};
 use crate::tensor_type::{is_tensor, tensor_of, wrap_as};
-use crate::{convert, device};
+use crate::{convert, device, torch_dispatch};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi::*;
+use pyo3::prelude::*;
+use pyo3::types::PyType;
 use std::ptr::null_mut;
 use torchtpu_tensor::schema::Arg;
 use torchtpu_tensor::{Device, Meta, Tensor, default_dtype};
@@ -72,7 +74,15 @@ unsafe fn subclass_object(cls: Object, t: Tensor) -> Outcome {
             )
             .into());
         }
-        wrap_as(cls.cast(), t)
+        let made = Python::attach(|py| {
+            let class = Bound::<PyAny>::from_borrowed_ptr(py, cls);
+            let class = class.cast::<PyType>().ok().filter(|class| torch_dispatch::is_dispatching(class))?;
+            Some(torch_dispatch::subclass(class, &t).map(Bound::into_ptr))
+        });
+        match made {
+            Some(made) => Ok(made?),
+            None => wrap_as(cls.cast(), t),
+        }
     }
 }
 

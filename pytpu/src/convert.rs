@@ -3,7 +3,7 @@
 use crate::enter::{self, Failure, OrRaise, Outcome};
 use crate::objects::{self, new_object, part_of};
 use crate::tensor_type::{is_tensor, tensor_of};
-use crate::{device, dtype, tensor_type, torch_function};
+use crate::{device, dtype, tensor_type, torch_dispatch, torch_function};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
@@ -649,7 +649,8 @@ fn new_tensor<'py>(
         }
         t.requires_grad_(true).or_raise()?;
     }
-    tensor_type::to_python(data.py(), t)
+    let made = tensor_type::to_python(data.py(), t)?;
+    if torch_dispatch::is_watched() { torch_dispatch::made(made) } else { Ok(made) }
 }
 
 /// Return the data as a tensor, without a copy where that is possible.

@@ -343,7 +343,7 @@ fn apply_indices(s: Selected) -> Outcome<Tensor> {
 unsafe extern "C" fn get_item(o: Object, key: Object) -> Object {
     // SAFETY: the interpreter passes an object of our type, any object, and holds the GIL.
     enter::object(|| unsafe {
-        if torch_function::takes_over(o) || torch_function::key_takes_over(key) {
+        if torch_function::operator_takes_over(o) || torch_function::key_takes_over(key) {
             return torch_function::call_indexing(o, key, None);
         }
         let x = tensor_of(o);
@@ -456,7 +456,7 @@ unsafe extern "C" fn set_item(o: Object, key: Object, value: Object) -> c_int {
         if value.is_null() {
             return Err(PyTypeError::new_err("Tensor does not support deleting items").into());
         }
-        if torch_function::takes_over(o) || torch_function::any_takes_over(value) || torch_function::key_takes_over(key)
+        if torch_function::operator_takes_over(o) || torch_function::any_takes_over(value) || torch_function::key_takes_over(key)
         {
             let r = torch_function::call_indexing(o, key, Some(value))?;
             Py_DECREF(r);

@@ -56,6 +56,7 @@ mod size;
 mod table;
 mod tensor_functions;
 mod tensor_type;
+mod torch_dispatch;
 mod torch_function;
 mod tpu;
 
@@ -141,6 +142,7 @@ fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
     let parts = tensor_type::Parts { properties: properties::properties(), methods: methods::methods(), slots };
     // SAFETY: each file makes its slots from functions of the types that the C API states for their numbers.
     unsafe { tensor_type::register(m, parts)? };
+    torch_dispatch::register(m)?;
     torch_function::register(m)?;
     table::register(m)?;
     convert::register(m)?;

@@ -8,7 +8,7 @@ use crate::objects::{
     boolean, boolean_of, int, integer, new_none, new_reference, number_object, owned, text, type_name,
 };
 use crate::tensor_type::{is_tensor, tensor_of, wrap};
-use crate::{convert, device, dtype, size, torch_function};
+use crate::{convert, device, dtype, size, torch_dispatch, torch_function};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
@@ -130,7 +130,7 @@ methods! {
         |_o, x, _a| Ok(number_object(only_element(x)?));
     m_tolist "tolist" ()
         "Return the elements as nested lists of Python numbers, or as one number for a tensor without dimensions."
-        |_o, x, _a| convert::to_list(x);
+        |_o, x, _a| torch_dispatch::unseen(|| convert::to_list(x));
     m_is_floating_point "is_floating_point" ()
         "Return whether the dtype is a real floating-point one."
         |_o, x, _a| boolean(x.dtype().is_floating_point());
@@ -217,7 +217,7 @@ methods! {
         "Return what `repr` shows."
         |_o, x, _a| {
         let x = x.clone();
-        let s = enter::without_gil(|| x.to_string());
+        let s = torch_dispatch::unseen(|| enter::without_gil(|| x.to_string()));
         text(&s)
     };
 }

@@ -6,7 +6,7 @@
 use crate::enter::{self, Failure, Outcome};
 use crate::objects::{self, new_object, number_object, operand, part_of};
 use crate::tensor_type::{is_exact, is_tensor, tensor_of, wrap};
-use crate::{convert, table, torch_function};
+use crate::{convert, table, torch_dispatch, torch_function};
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
@@ -122,7 +122,7 @@ unsafe fn with_other(
 #[inline(always)]
 unsafe fn takes_over(o: Object) -> bool {
     // SAFETY: `o` is an object.
-    unsafe { PyFloat_CheckExact(o) == 0 && PyLong_CheckExact(o) == 0 && torch_function::overrides(o) }
+    unsafe { PyFloat_CheckExact(o) == 0 && PyLong_CheckExact(o) == 0 && torch_function::operator_takes_over(o) }
 }
 
 macro_rules! binary_slots {
@@ -277,7 +277,7 @@ macro_rules! unary_slots {
         unsafe extern "C" fn $f(a: Object) -> Object {
             // SAFETY: the interpreter passes an object of our type and holds the GIL.
             enter::object(|| unsafe {
-                if !is_exact(a) && torch_function::overrides(a) {
+                if torch_function::operator_takes_over(a) {
                     return torch_function::call_operator($name, &[a]);
                 }
                 let x = tensor_of(a);
@@ -312,7 +312,7 @@ unsafe extern "C" fn invert(a: Object) -> Object {
 unsafe extern "C" fn positive(a: Object) -> Object {
     // SAFETY: the interpreter passes an object of our type and holds the GIL.
     enter::object(|| unsafe {
-        if !is_exact(a) && torch_function::overrides(a) {
+        if torch_function::operator_takes_over(a) {
             return torch_function::call_operator("__pos__", &[a]);
         }
         Py_INCREF(a);
@@ -341,6 +341,11 @@ unsafe extern "C" fn compare(a: Object, b: Object, op: c_int) -> Object {
 /// # Errors
 /// If there is not exactly one element.
 pub fn only_element(x: &Tensor) -> Outcome<Scalar> {
+    if torch_dispatch::is_watched()
+        && let Some(number) = torch_dispatch::item(x)?
+    {
+        return Ok(number);
+    }
     if let Some(bits) = x.scalar_bits() {
         return Ok(Scalar::from_bits(bits, x.dtype()));
     }

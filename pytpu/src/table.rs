@@ -6,10 +6,10 @@
 
 use crate::arguments::{Call, Form, Interned, Names, Overload, Parsed, complain};
 use crate::enter::{self, Failure, Outcome};
-use crate::objects::{new_object, number_object, part_of, type_name};
+use crate::objects::{new_object, new_reference, number_object, part_of, type_name};
 use crate::out::{check_no_overlap, check_out, follow_out, write_out};
 use crate::tensor_type::{is_tensor, tensor_of, tensor_type, wrap};
-use crate::{deprecated, help, torch_function};
+use crate::{deprecated, help, torch_dispatch, torch_function};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
@@ -115,10 +115,46 @@ fn serve(d: &'static Descriptor, call: &Call) -> Outcome {
             if parsed.overridden || torch_function::has_mode() {
                 return overridden(d, call);
             }
+            if torch_dispatch::is_watched() {
+                return dispatched(d, o, call, &parsed);
+            }
             return run(d, o, call, &parsed);
         }
     }
     no_match(d, call)
+}
+
+/// Run a call while a thread has a mode below autograd, or a tensor of a class with `__torch_dispatch__` may be there.
+#[cold]
+#[inline(never)]
+fn dispatched(d: &'static Descriptor, o: &'static Overload, call: &Call, parsed: &Parsed) -> Outcome {
+    if let Some(y) = torch_dispatch::serve(o, call, parsed)? {
+        return named(d, y, !parsed.out.is_null());
+    }
+    if let Some(held) = torch_dispatch::unwrapped(&Args(parsed.args()))? {
+        let args = parsed.args();
+        let args: Vec<Arg<'_>> = args.iter().zip(&held).map(|(a, t)| t.as_ref().map_or(*a, Arg::Tensor)).collect();
+        let row = o.row;
+        if o.form == Form::InPlace {
+            row.call_in_place(&Args(&args))?;
+            // SAFETY: the caller holds the objects of the call.
+            return unsafe { new_reference(call.operands()[0]) };
+        }
+        return to_object(d, (row.call)(&Args(&args))?);
+    }
+    run(d, o, call, parsed)
+}
+
+/// Return a tuple of results as the named tuple that the function returns.
+fn named(d: &Descriptor, y: *mut PyObject, has_out: bool) -> Outcome {
+    let fields = if has_out { d.out_fields } else { d.fields };
+    // SAFETY: `y` is a new reference, which is returned, or given back after its items were put into the named tuple.
+    unsafe {
+        let Some(ty) = fields.filter(|_| PyTuple_CheckExact(y) != 0 || PyList_CheckExact(y) != 0) else { return Ok(y) };
+        let o = PyObject_CallFunctionObjArgs(ty.0, y, null_mut::<PyObject>());
+        Py_DECREF(y);
+        if o.is_null() { Err(Failure::Raised) } else { Ok(o) }
+    }
 }
 
 #[inline(always)]
@@ -269,10 +305,10 @@ fn to_object(d: &Descriptor, r: Ret) -> Outcome {
 }
 
 /// Return a call's operands with the receiver, and its arguments in the form for Python.
-type BoundCall<'py> = (Vec<Bound<'py, PyAny>>, Bound<'py, PyTuple>, Bound<'py, PyDict>);
+pub(crate) type BoundCall<'py> = (Vec<Bound<'py, PyAny>>, Bound<'py, PyTuple>, Bound<'py, PyDict>);
 
 #[cold]
-fn bound_call<'py>(py: Python<'py>, call: &Call) -> PyResult<BoundCall<'py>> {
+pub(crate) fn bound_call<'py>(py: Python<'py>, call: &Call) -> PyResult<BoundCall<'py>> {
     // SAFETY: the caller holds the objects of the call. Values of keywords follow the positional arguments.
     let operands: Vec<Bound<'py, PyAny>> =
         call.operands().into_iter().map(|o| unsafe { Bound::from_borrowed_ptr(py, o) }).collect();

@@ -6,6 +6,7 @@
 //! much as an add. Dead objects of exactly this type wait in a free list.
 
 use crate::enter::{self, Outcome};
+use crate::torch_dispatch;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
@@ -15,7 +16,7 @@ use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::ptr::{null, null_mut};
-use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 use torchtpu_tensor::graph::GradPlace;
 use torchtpu_tensor::{Rep, Tensor};
 
@@ -42,9 +43,37 @@ static CLASSES: [AtomicPtr<PyTypeObject>; Rep::ALL.len()] = [const { AtomicPtr::
 /// The type that shortcuts are for: `TYPE`, or null while modes must see every call.
 static PLAIN: AtomicPtr<PyTypeObject> = AtomicPtr::new(null_mut());
 
-/// Allow shortcuts for plain tensors, or forbid them while modes must see every call.
+/// Whether modes above autograd, or those below it, must see every call.
+static SEEN_BY_MODES: AtomicUsize = AtomicUsize::new(0);
+
+/// Note that modes must see every call from now on, or no longer. Shortcuts for plain tensors are left out meanwhile.
 pub fn allow_shortcuts(allowed: bool) {
-    PLAIN.store(if allowed { tensor_type() } else { null_mut() }, Relaxed);
+    see(1, !allowed);
+}
+
+/// [`allow_shortcuts`] for the modes and classes below autograd.
+pub fn note_dispatch(on: bool) {
+    see(2, on);
+}
+
+fn see(who: usize, on: bool) {
+    let all = if on { SEEN_BY_MODES.fetch_or(who, Relaxed) | who } else { SEEN_BY_MODES.fetch_and(!who, Relaxed) & !who };
+    PLAIN.store(if all == 0 { tensor_type() } else { null_mut() }, Relaxed);
+}
+
+/// Give an object that has no attributes this dictionary of attributes, whose reference it takes over.
+///
+/// # Safety
+/// `o` is a tensor object, `dict` a dictionary; the GIL is held.
+pub unsafe fn share_dict(o: *mut PyObject, dict: *mut PyObject) {
+    // SAFETY: `o` is a tensor object, so it has this layout. It may be part of a cycle from now on.
+    unsafe {
+        let old = std::mem::replace(&mut (*o.cast::<TensorObject>()).dict, dict);
+        if !old.is_null() {
+            Py_DECREF(old);
+        }
+        track(o);
+    }
 }
 
 /// Return `torch.Tensor`.
@@ -134,6 +163,9 @@ pub fn wrap(t: Tensor) -> *mut PyObject {
 /// Make the object of a tensor that is not dense and has none. A new reference, or null with an exception set.
 #[cold]
 fn wrap_represented(t: Tensor) -> *mut PyObject {
+    if t.place().rep == Rep::Foreign {
+        return torch_dispatch::wrap(t);
+    }
     let ty = CLASSES[t.place().rep as usize].load(Relaxed);
     if ty.is_null() {
         // SAFETY: the GIL is held, and the type and the text are valid.

@@ -4,7 +4,7 @@
 //! cache. While a thread has a mode, no tensor is plain, and calls without tensors are examined too.
 
 use crate::enter::{Failure, Outcome};
-use crate::tensor_type;
+use crate::{tensor_type, torch_dispatch};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi::*;
 use pyo3::prelude::*;
@@ -282,6 +282,10 @@ fn reported_method(name: &str) -> &str {
 /// `operands` are objects; the GIL is held.
 #[cold]
 pub unsafe fn call_operator(name: &str, operands: &[*mut PyObject]) -> Outcome {
+    // SAFETY: `operands` are objects, and the GIL is held.
+    if operands.iter().all(|o| unsafe { !overrides(*o) }) {
+        return torch_dispatch::operator(name, operands);
+    }
     Python::attach(|py| {
         // SAFETY: `operands` are objects, and the GIL is held.
         let o: Vec<Bound<'_, PyAny>> = operands.iter().map(|o| unsafe { Bound::from_borrowed_ptr(py, *o) }).collect();
@@ -307,6 +311,16 @@ pub unsafe fn takes_over(o: *mut PyObject) -> bool {
     unsafe { !tensor_type::is_exact(o) && overrides(o) }
 }
 
+/// [`takes_over`] for an operator or an index, which those below autograd get too.
+///
+/// # Safety
+/// `o` is an object; the GIL is held.
+#[inline(always)]
+pub unsafe fn operator_takes_over(o: *mut PyObject) -> bool {
+    // SAFETY: `o` is an object, and the GIL is held.
+    unsafe { !tensor_type::is_exact(o) && (overrides(o) || torch_dispatch::takes_over(o)) }
+}
+
 /// [`takes_over`] for any object. Most keys are made of numbers and slices, which are not examined.
 ///
 /// # Safety
@@ -321,7 +335,24 @@ pub unsafe fn any_takes_over(o: *mut PyObject) -> bool {
             && PyBool_Check(o) == 0
             && o != Py_None()
             && o != Py_Ellipsis()
-            && takes_over(o)
+            && operator_takes_over(o)
+    }
+}
+
+/// Return whether a key, or an item of one, takes calls over above autograd.
+///
+/// # Safety
+/// `key` is an object; the GIL is held.
+unsafe fn key_overrides(key: *mut PyObject) -> bool {
+    // SAFETY: `key` is an object, and the GIL is held. The sequence holds its items while they are examined.
+    unsafe {
+        if PyTuple_CheckExact(key) != 0 {
+            (0..PyTuple_Size(key)).any(|i| overrides(PyTuple_GetItem(key, i)))
+        } else if PyList_CheckExact(key) != 0 {
+            (0..PyList_Size(key)).any(|i| overrides(PyList_GetItem(key, i)))
+        } else {
+            overrides(key)
+        }
     }
 }
 
@@ -350,6 +381,12 @@ pub unsafe fn key_takes_over(key: *mut PyObject) -> bool {
 /// `o`, `key` and `value` are objects; the GIL is held.
 #[cold]
 pub unsafe fn call_indexing(o: *mut PyObject, key: *mut PyObject, value: Option<*mut PyObject>) -> Outcome {
+    // SAFETY: `o`, `key` and `value` are objects, and the GIL is held.
+    let is_below = unsafe { !overrides(o) && !key_overrides(key) && value.is_none_or(|v| !overrides(v)) };
+    if is_below {
+        let name = if value.is_some() { "__setitem__" } else { "__getitem__" };
+        return torch_dispatch::operator(name, &[Some(o), Some(key), value].into_iter().flatten().collect::<Vec<_>>());
+    }
     Python::attach(|py| {
         // SAFETY: `o`, `key` and `value` are objects, and the GIL is held. The type object lives forever.
         let object = |p: *mut PyObject| unsafe { Bound::<PyAny>::from_borrowed_ptr(py, p) };

@@ -131,8 +131,24 @@ _get_dispatch_mode = _get_tracing_state
 
 
 def _len_torch_dispatch_stack():
-    """Return 0: there are no dispatch modes."""
-    return 0
+    """Return the number of modes below autograd of this thread."""
+    return len(_C._torch_dispatch_modes())
+
+
+def _get_dispatch_stack_at(i):
+    """Return mode `i` below autograd of this thread, counted from the outermost."""
+    return _C._torch_dispatch_modes()[i]
+
+
+class _DisableTorchDispatch:
+    """A block in which no class and no mode answers calls below autograd."""
+
+    def __enter__(self):
+        self._before = _C._set_torch_dispatch_disabled(True)
+        return self
+
+    def __exit__(self, *error):
+        _C._set_torch_dispatch_disabled(self._before)
 
 
 def _is_tracing():

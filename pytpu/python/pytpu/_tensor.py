@@ -963,6 +963,39 @@ def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
     return other.detach() if assign else self.copy_(other).detach()
 
 
+def _make_wrapper_subclass(
+    cls,
+    size,
+    strides=None,
+    storage_offset=None,
+    memory_format=None,
+    dtype=None,
+    layout=_C.strided,
+    device=None,
+    pin_memory=False,
+    requires_grad=False,
+    dispatch_sizes_strides_policy=None,
+    dispatch_device=False,
+    dispatch_layout=False,
+    _extra_dispatch_keys=None,
+    storage_size=None,
+):
+    """Return an object of ``cls``, a class with ``__torch_dispatch__``, that has sizes and no elements.
+
+    It wraps other tensors: attributes of the object, which ``__torch_dispatch__`` computes with.
+    """
+    from . import _torch_dispatch
+
+    del storage_offset, layout, pin_memory, dispatch_sizes_strides_policy, dispatch_device, dispatch_layout
+    del _extra_dispatch_keys, storage_size
+    if cls.__torch_dispatch__ is Tensor.__torch_dispatch__:
+        raise RuntimeError(f"{cls.__name__} must define __torch_dispatch__ to be a wrapper of tensors")
+    if strides is None and memory_format not in (None, _C.contiguous_format, _C.preserve_format):
+        strides = _C.empty(size, device="meta", memory_format=memory_format).stride()
+    dtype = _C.get_default_dtype() if dtype is None else dtype
+    return _torch_dispatch.wrapper(cls, size, strides, dtype, device, bool(requires_grad))
+
+
 # Methods of PyTorch that are not there. Reading one says what to use.
 for _name in (
     "ccol_indices col_indices crow_indices dequantize grad_dtype int_repr ipu mtia q_per_channel_axis "
@@ -981,4 +1014,6 @@ for _name, _f in ((f"__{old}__", f"__{new}__") for old, new in _OLD_NAMES.items(
 for _name, _method in _METHODS.items():
     setattr(Tensor, _name, _method)
 Tensor.__torch_function__ = __torch_function__
+Tensor.__torch_dispatch__ = staticmethod(_C._disabled_torch_dispatch_impl)
+Tensor._make_wrapper_subclass = staticmethod(_make_wrapper_subclass)
 del _name, _f, _method

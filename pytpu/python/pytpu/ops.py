@@ -7,7 +7,7 @@ PyTorch's (`_schema.py`).
 
 import sys
 
-from . import _C, _schema as _schemas_of_text
+from . import _C, _aten, _schema as _schemas_of_text, _torch_dispatch
 
 
 class _Unique:
@@ -46,12 +46,14 @@ class OpOverload(_Unique):
         if len(args) == 3 and self_._overloadname == "Scalar" and self_._schema.arguments[2].name == "alpha":
             # The overload takes `alpha` by position, unlike that of two tensors.
             args, kwargs = args[:2], {"alpha": args[2], **kwargs}
+        if self_.overloadpacket._is_python and _torch_dispatch.is_offered(args, kwargs):
+            return _torch_dispatch.offer(self_, args, kwargs)
         return _called(self_, self_.overloadpacket._op, args, kwargs)
 
     @property
     def _schema(self):
         packet = self.overloadpacket
-        text = packet._texts.get(self._overloadname)
+        text = packet._texts.get(self._overloadname) or packet._out_texts.get(self._overloadname)
         if text is None:
             raise AttributeError(f"the schema of {self} is not known")
         return _schemas_of_text.FunctionSchema(f"{packet._qualified_op_name.partition('::')[0]}::{text}")
@@ -96,7 +98,11 @@ class OpOverloadPacket(_Unique):
         self.__module__ = f"torch._ops.{namespace}"
         self._qualified_op_name = f"{namespace}::{name}"
         self._op = op
-        self._schemas = _C._schemas(name) if namespace == "aten" else [name]
+        schemas = _aten.SCHEMAS.get(name) if namespace == "aten" else None
+        self._out_texts = {}
+        #: Whether Python computes it, so that the table does not offer its calls.
+        self._is_python = schemas is not None or namespace not in ("aten", "prims")
+        self._schemas = schemas or (_C._schemas(name) if namespace == "aten" else [name])
         self._texts = _schemas_of_text.of_aten(name, self._schemas) if namespace == "aten" else _texts_of(op, name)
 
     def __call__(self_, /, *args, **kwargs):  # the operator may have an argument named self
@@ -108,13 +114,25 @@ class OpOverloadPacket(_Unique):
 
     def __getattr__(self, name):
         # A method's overloads are not listed, so any well-formed name is accepted for it.
-        if name.startswith("_") or (self._schemas and name not in self.overloads()):
+        is_known = name in self.overloads() or name in self._out_texts
+        if name.startswith("_") or (self._schemas and not is_known):
             raise AttributeError(
                 f"The underlying op of '{self._qualified_op_name.replace('::', '.')}' has no overload name '{name}'"
             )
         overload = OpOverload(self, name)
         setattr(self, name, overload)
         return overload
+
+    def _with_out(self, name):
+        """Return the form of an overload that writes its results into ``out``."""
+        own = {"default": "out", "Tensor": "out", "dim_IntList": "IntList_out", "dim_int": "int_out"}
+        found = own.get(name, f"{name}_out")
+        if found not in self._texts and name in self._texts:
+            head, _, results = self._texts[name].rpartition(") -> ")
+            names = head.partition("(")[2]
+            head = f"{self.__name__}.{found}({names}" + (", Tensor(a!) out" if "*" in names else ", *, Tensor(a!) out")
+            self._out_texts[found] = f"{head}) -> Tensor(a!)"
+        return getattr(self, found)
 
     def __dir__(self):
         return [*super().__dir__(), *self.overloads()]
@@ -143,21 +161,11 @@ _NAMES_ONLY = {
     "_scaled_dot_product_attention_math",
     "_flash_attention_forward",
     "_efficient_attention_forward",
-    "_softmax",
-    "_log_softmax",
 }
 
 
 def _rare_op(name):
     """The operators of aten that libraries name. They call only a few of them."""
-    if name == "_to_copy":
-
-        def _to_copy(
-            self, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None
-        ):
-            return self.to(device=device, dtype=dtype, non_blocking=non_blocking, copy=True)
-
-        return _to_copy
     if name in ("sym_size", "sym_stride", "sym_numel", "sym_storage_offset"):
         method = getattr(_C.Tensor, name.removeprefix("sym_"))
         return lambda self, *dim: method(self, *dim)
@@ -194,7 +202,8 @@ class _Namespace:
     def __getattr__(self, name):
         op = None
         if self._name == "aten" and not name.startswith("__"):
-            op = getattr(_C._ops, name, None) or getattr(_C.Tensor, name, None)
+            op = getattr(_aten, name, None) if name in _aten.SCHEMAS else None
+            op = op or getattr(_C._ops, name, None) or getattr(_C.Tensor, name, None)
             op = _rare_op(name) if op is None else op
         elif self._name in ("_c10d_functional", "c10d_functional") and not name.startswith("__"):
             from .distributed import _functional_ops

@@ -10,8 +10,8 @@ use crate::op::{Layout, Outs, Prim, Saves, Strides, bit};
 use crate::ops::shape::AsStrided;
 use crate::view::ViewInfo;
 use crate::{
-    Dims, Error, ErrorKind, Held, MemoryFormat, Meta, Result, Tensor, autocast, backend, fake, graph, inplace, state,
-    strides,
+    Dims, Error, ErrorKind, Held, MemoryFormat, Meta, Rep, Result, Tensor, autocast, backend, fake, foreign, graph,
+    inplace, state, strides,
 };
 use smallvec::{SmallVec, smallvec};
 
@@ -41,6 +41,9 @@ pub fn call(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
 #[cold]
 fn call_unusual(op: Prim, x: &[&Tensor]) -> Result<Tensor> {
     notify_observer(&op, x);
+    if let Some(y) = foreign::intercepted(&op, x) {
+        return y.map(|mut y| y.swap_remove(0));
+    }
     if let Some(x) = autocast::operands(&op, x)? {
         let _suspended = autocast::Suspended::new();
         return call(op, &x.iter().collect::<SmallVec<[&Tensor; 4]>>());
@@ -87,7 +90,7 @@ pub(crate) fn call_update(op: Prim, x: &[&Tensor], at: usize) -> Result<Tensor> 
         return call(op, x);
     }
     if is_unusual() {
-        if autocast::operands(&op, x)?.is_some() {
+        if foreign::is_intercepted(x) || autocast::operands(&op, x)?.is_some() {
             return call(op, x);
         }
         notify_observer(&op, x);
@@ -207,6 +210,9 @@ pub(crate) fn copy_with(x: &Tensor, strides: Dims) -> Result<Tensor> {
     let op = Prim::Copy(crate::ops::convert::Copy);
     if is_unusual() {
         notify_observer(&op, &[x]);
+        if let Some(y) = foreign::intercepted(&op, &[x]) {
+            return y.map(|mut y| y.swap_remove(0));
+        }
     }
     let grad = graph::may_need_grad(&[x]);
     let y = run_with(&op, &[x], *x.meta(), Some(strides))?;
@@ -220,6 +226,9 @@ pub(crate) fn copy_with(x: &Tensor, strides: Dims) -> Result<Tensor> {
 pub fn call_n(op: Prim, x: &[&Tensor]) -> Result<Outs> {
     if is_unusual() {
         notify_observer(&op, x);
+        if let Some(y) = foreign::intercepted(&op, x) {
+            return y;
+        }
         if let Some(x) = autocast::operands(&op, x)? {
             let _suspended = autocast::Suspended::new();
             return call_n(op, &x.iter().collect::<SmallVec<[&Tensor; 4]>>());
@@ -306,6 +315,10 @@ fn metas(op: &Prim, x: &[&Tensor], first: Meta) -> SmallVec<[Meta; 2]> {
 }
 
 fn execute(op: &Prim, x: &[&Tensor], first: Meta) -> Result<Outs> {
+    if first.place.rep == Rep::Foreign {
+        // It has no foreign operands, which would have been intercepted.
+        return execute(op, x, foreign::made_dense(&first));
+    }
     let metas = metas(op, x, first);
     match first.place.held() {
         Held::Abstract => metas.iter().map(Tensor::empty).collect(),
@@ -354,6 +367,9 @@ fn run_resolved(op: &Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
 pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
     if is_unusual() {
         notify_observer(&op, &[x]);
+        if let Some(y) = foreign::intercepted(&op, &[x]) {
+            return y.map(|mut y| y.swap_remove(0));
+        }
     }
     debug_assert!(op.is_view());
     if let Prim::AsStrided(w) = &op

@@ -32,6 +32,8 @@ representations! {
     Sharded "sharded" Some(Held::Handle);
     /// There are no elements: see [`fake`](crate::fake).
     Fake "fake" Some(Held::Abstract);
+    /// Code outside of this library computes with the value: see [`foreign`](crate::foreign).
+    Foreign "foreign" Some(Held::Handle);
 }
 
 impl Rep {

@@ -56,7 +56,7 @@ impl Power {
         };
         Power::new(p, dtype, &PUBLIC)
     }
-    fn exponent(self) -> f64 {
+    pub(crate) fn exponent(self) -> f64 {
         f64::from(self.halves) / 2.0
     }
 }

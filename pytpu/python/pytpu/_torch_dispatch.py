@@ -1,0 +1,329 @@
+"""Calls below autograd: who answers them, and by which name.
+
+The extension offers three kinds of calls while a mode is on or a tensor of a class with ``__torch_dispatch__`` was made:
+those of rows of the op table (`answer_row`), of ops that Rust calls by itself (`answer_op`), and of Python's operators
+(`answer_operator`). Each becomes a call of an overload ``torch.ops.aten.X.Y`` with PyTorch's arguments: lists for
+sizes, no defaults at the end. An operator that PyTorch composes of others is composed here
+(`_compositions.py`), or else by the library itself, whose parts are offered one by one.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import typing
+from collections.abc import Callable, Iterator, Sequence
+
+from . import _C, _schema, ops
+from ._composite import COMPOSITE
+
+#: Operators whose tensors may be numbers in PyTorch's Python functions, so that the overload is that of tensors.
+_NUMBERS_AS_TENSORS = frozenset(
+    f"{name}{end}"
+    for name in "add sub mul div divide multiply subtract true_divide floor_divide _conj".split()
+    for end in ("", "_")
+)
+#: Overloads of a number in place of a tensor: that of the row, and that with a number in the second and first place.
+_WITH_NUMBER = {
+    "Tensor": ("Scalar", "Scalar_Tensor"),
+    "default": ("Scalar", "Scalar_Tensor"),
+    "Tensor_Tensor": ("Tensor_Scalar", "Scalar"),
+    "Tensor_mode": ("Scalar_mode", "Scalar_mode"),
+}
+
+class Row:
+    """A row of the op table as an aten overload."""
+
+    def __init__(self, name: str, in_place: bool) -> None:
+        head, _, overload = name.partition(".")
+        self.name = f"{head}_" if in_place else head
+        packet = getattr(ops.aten, self.name)
+        found = _schema._OTHER_NAMES.get(self.name, {}).get(overload or "default", overload or "default")
+        self.packet = packet
+        self.overload = getattr(packet, found)
+        self.schema = self.overload._schema
+        #: The schema of the row itself, whose names the call uses.
+        self.parameters = [(a, a.name) for a in self.schema.arguments]
+
+    @property
+    def full_name(self) -> str:
+        return self.overload.name().removeprefix("aten::")
+
+
+@functools.cache
+def _row(name: str, in_place: bool) -> Row:
+    return Row(name, in_place)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, complex)) and not isinstance(value, _C.Tensor)
+
+
+def _arranged(value: typing.Any, argument: _schema.Argument) -> typing.Any:
+    """Return an argument in the form in which modes get it: lists for sizes and lists of tensors."""
+    kind = argument._written
+    if "[" in kind and value is not None:
+        if isinstance(value, (list, tuple)):
+            return [*value]
+        if not isinstance(value, str) and argument.N is not None:
+            return [value] * argument.N
+        if kind.startswith(("int[", "SymInt[")):
+            return [value]
+    return value
+
+
+_ALIASES = {"input": "self", "axis": "dim", "keepdims": "keepdim", "x": "self"}
+
+
+def _bound(row: Row, args: Sequence[typing.Any], kwargs: dict[str, typing.Any]) -> dict[str, typing.Any]:
+    """Return the arguments of a call by the names of the schema."""
+    arguments = row.schema.arguments
+    positional = [a for a in arguments if not a.kwarg_only]
+    values: dict[str, typing.Any] = {}
+    given = list(args)
+    for i, argument in enumerate(positional):
+        if not given:
+            break
+        is_last_list = "[" in argument._written and argument._written.startswith(("int[", "SymInt["))
+        if is_last_list and len(given) > 1 and all(isinstance(v, int) for v in given) and i == len(positional) - 1:
+            values[argument.name], given = given, []
+        elif is_last_list and i <= 1 and len(given) > len(positional) - i:
+            values[argument.name], given = given, []
+        else:
+            values[argument.name] = given.pop(0)
+    names = {a.name for a in arguments}
+    for name, value in kwargs.items():
+        values[name if name in names else _ALIASES.get(name, name)] = value
+    return values
+
+
+def _overload(row: Row, values: dict[str, typing.Any]) -> ops.OpOverload:
+    """Return the overload of a call: the row's, that with a number, or that with ``out=``."""
+    found = row.overload
+    name = found._overloadname
+    if values.get("out") is not None:
+        return row.packet._with_out(name)
+    if name in _WITH_NUMBER and row.name not in _NUMBERS_AS_TENSORS:
+        arguments = row.schema.arguments
+        if len(arguments) > 1 and arguments[1]._written == "Tensor" and _is_number(values.get(arguments[1].name)):
+            second = _WITH_NUMBER[name][0]
+            return getattr(row.packet, second) if second in row.packet.overloads() else found
+        if _is_number(values.get(arguments[0].name)):
+            first = _WITH_NUMBER[name][1]
+            return getattr(row.packet, first) if first in row.packet.overloads() else found
+    return found
+
+
+def _normal(
+    schema: _schema.FunctionSchema, values: dict[str, typing.Any]
+) -> tuple[tuple[typing.Any, ...], dict[str, typing.Any]]:
+    """Return the arguments of a call in the order of its schema, without defaults at the end."""
+    args: list[typing.Any] = []
+    kwargs: dict[str, typing.Any] = {}
+    known = set()
+    for argument in schema.arguments:
+        known.add(argument.name)
+        given = argument.name in values
+        value = _arranged(values[argument.name], argument) if given else argument.default_value
+        if argument.kwarg_only:
+            if given and not _equals_default(value, argument):
+                kwargs[argument.name] = value
+        else:
+            args.append(value)
+    positional = [a for a in schema.arguments if not a.kwarg_only]
+    while args and positional[len(args) - 1].has_default_value() and _equals_default(args[-1], positional[len(args) - 1]):
+        args.pop()
+    for name, value in values.items():
+        if name not in known and name != "requires_grad" and value is not None:
+            kwargs[name] = value
+    return tuple(args), kwargs
+
+
+def _equals_default(value: typing.Any, argument: _schema.Argument) -> bool:
+    default = argument.default_value
+    if isinstance(value, _C.Tensor) or not argument.has_default_value():
+        return False
+    return type(value) is type(default) and value == default or (
+        _is_number(value) and _is_number(default) and not isinstance(value, bool) and value == default
+    )
+
+
+def _operands(args: Sequence[typing.Any], kwargs: dict[str, typing.Any]) -> Iterator[typing.Any]:
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, (list, tuple)):
+            yield from value
+        else:
+            yield value
+
+
+def _classes(args: Sequence[typing.Any], kwargs: dict[str, typing.Any]) -> list[type]:
+    """Return the classes of tensors of a call that answer calls: subclasses first, then by position."""
+    found: list[type] = []
+    for value in _operands(args, kwargs):
+        kind = type(value)
+        if kind is _C.Tensor or not isinstance(value, _C.Tensor) or kind in found:
+            continue
+        if kind.__torch_dispatch__ is _C.Tensor.__torch_dispatch__:
+            continue
+        at = next((i for i, other in enumerate(found) if issubclass(kind, other)), len(found))
+        found.insert(at, kind)
+    return found
+
+
+def offer(
+    func: typing.Any, args: tuple[typing.Any, ...], kwargs: dict[str, typing.Any]
+) -> typing.Any:
+    """Call the innermost mode, and then the classes of the operands, until one does not return ``NotImplemented``."""
+    classes = _classes(args, kwargs)
+    mode = _C._pop_torch_dispatch_mode()
+    if mode is not None:
+        try:
+            result = mode.__torch_dispatch__(func, tuple(classes), args, kwargs)
+        finally:
+            _C._push_torch_dispatch_mode(mode)
+        if result is not NotImplemented:
+            return result
+    for kind in classes:
+        result = kind.__torch_dispatch__(func, tuple(classes), args, kwargs)
+        if result is not NotImplemented:
+            return result
+    lines = [f"\n\n  - mode object {mode}"] if mode is not None else []
+    lines += [f"\n\n  - tensor subclass {kind}" for kind in classes]
+    raise TypeError(
+        f"Multiple dispatch failed for 'torch.ops.{func}'; all __torch_dispatch__ handlers returned NotImplemented:"
+        f"{''.join(lines)}\n\nFor more information, try re-running with TORCH_LOGS=not_implemented"
+    )
+
+
+def is_offered(args: Sequence[typing.Any], kwargs: dict[str, typing.Any]) -> bool:
+    """Whether a mode or a class gets a call with these arguments."""
+    if _C._set_torch_dispatch_disabled(False):
+        _C._set_torch_dispatch_disabled(True)
+        return False
+    return bool(_C._torch_dispatch_modes()) or any(_C._is_foreign(v) for v in _operands(args, kwargs))
+
+
+def answer_row(
+    name: str, in_place: bool, stage: str, args: tuple[typing.Any, ...], kwargs: dict[str, typing.Any]
+) -> typing.Any:
+    """Answer the call of a row. ``NotImplemented`` leaves it to the library, whose parts are offered then.
+
+    Stage ``composition`` asks for the parts of a composition only, ``operator`` only for the call by its own name.
+    """
+    from . import _compositions
+
+    row = _row(name, in_place)
+    values = _bound(row, args, kwargs)
+    func = _overload(row, values)
+    full = func.name().removeprefix("aten::")
+    composed = _compositions.TABLE.get(full)
+    if composed is not None and stage != "operator" and values.get("out") is None:
+        positional, named = _normal(row.schema, values)
+        result = composed(*positional, **named)
+        if result is not NotImplemented:
+            return result
+    if stage == "operator" and full in _compositions.OPERATORS:
+        positional, named = _normal(row.schema, values)
+        name, arguments = _compositions.OPERATORS[full](*positional, **named)
+        return offer(getattr(getattr(ops.aten, name), "default"), arguments, {})
+    if stage == "composition" or stage == "any" and full in COMPOSITE:
+        return NotImplemented
+    arguments, named = _normal(func._schema if values.get("out") is None else row.schema, values)
+    if any(a.name == "pin_memory" for a in row.schema.arguments):
+        if not any(isinstance(v, _C.Tensor) for v in arguments):
+            named.setdefault("device", _C.get_default_device())
+        named.setdefault("pin_memory", False)
+    return offer(func, arguments, named)
+
+
+def answer_op(op: typing.Any, args: tuple[typing.Any, ...], kwargs: dict[str, typing.Any]) -> typing.Any:
+    """Answer the call of an op: the name of an overload, or an op that no aten operator computes."""
+    if not isinstance(op, str):
+        return offer(_prim(op), args, kwargs)
+    name, _, overload = op.partition(".")
+    return offer(getattr(getattr(ops.aten, name), overload), args, kwargs)
+
+
+def _prim(op: typing.Any) -> typing.Any:
+    packet = ops.OpOverloadPacket("prims", op.name, op)
+    return ops.OpOverload(packet, "default")
+
+
+# ---- Python's operators
+
+
+def _swapped(function: Callable[..., typing.Any]) -> Callable[..., typing.Any]:
+    return lambda a, b: function(b, a)
+
+
+def _of_operator(name: str) -> Callable[..., typing.Any]:
+    own = getattr(_C._ops, name)
+    return lambda a, b: own(a, b) if _is_operand(b) else NotImplemented
+
+
+def _is_operand(value: object) -> bool:
+    return isinstance(value, _C.Tensor) or _is_number(value)
+
+
+_NAMES = {
+    "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder",
+    "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
+    "pow": "pow", "eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "matmul": "matmul",
+}  # fmt: skip
+
+
+@functools.cache
+def _operators() -> dict[str, Callable[..., typing.Any]]:
+    from ._indexing import getitem, setitem
+
+    table: dict[str, Callable[..., typing.Any]] = {}
+    for name, own in _NAMES.items():
+        function = getattr(_C._ops, own)
+        table[f"__{name}__"] = _checked(function)
+        table[f"__r{name}__"] = _checked(_swapped(function))
+        in_place = getattr(_C.Tensor, f"{own}_", None)
+        if in_place is not None:
+            table[f"__i{name}__"] = _checked(in_place)
+    table["__radd__"] = table["__add__"]
+    table["__rmul__"] = table["__mul__"]
+    table["__rsub__"] = _checked(_C._ops.rsub)
+    table["__rtruediv__"] = _checked(lambda a, b: _C._ops.mul(_C._ops.reciprocal(a), b))
+    table["__neg__"] = _C._ops.neg
+    table["__abs__"] = _C._ops.abs
+    table["__invert__"] = _C._ops.bitwise_not
+    table["__pos__"] = lambda a: a
+    table["__getitem__"] = getitem
+    table["__setitem__"] = setitem
+    table["tensor"] = lambda a: ops.aten.lift_fresh.default(a)
+    table["item"] = lambda a: ops.aten._local_scalar_dense.default(a)
+    for name, kind in (("__bool__", bool), ("__int__", int), ("__float__", float), ("__complex__", complex)):
+        table[name] = functools.partial(_converted, kind)
+    table["__index__"] = lambda a: operator.index(a.item())
+    table["__len__"] = lambda a: a.shape[0]
+    table["__contains__"] = lambda a, value: bool((a == value).any())
+    return table
+
+
+def _converted(kind: type, a: typing.Any) -> typing.Any:
+    return kind(a.item())
+
+
+def _checked(function: Callable[..., typing.Any]) -> Callable[..., typing.Any]:
+    return lambda a, b: function(a, b) if _is_operand(a) and _is_operand(b) else NotImplemented
+
+
+def answer_operator(name: str, args: tuple[typing.Any, ...]) -> typing.Any:
+    """Answer an operator, an index, or the reading of an element."""
+    return _operators()[name](*args)
+
+
+def wrapper(
+    cls: type, size: typing.Any, strides: typing.Any, dtype: typing.Any, device: typing.Any, requires_grad: bool
+) -> typing.Any:
+    """Return an object of a class with ``__torch_dispatch__`` without elements."""
+    return _C._wrapper_subclass(
+        cls, [*map(int, size)], None if strides is None else [*map(int, strides)], dtype, device, requires_grad
+    )
+
+
+_C._set_dispatch_answers(answer_row, answer_op, answer_operator)

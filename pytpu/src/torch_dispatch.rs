@@ -1,0 +1,624 @@
+//! `__torch_dispatch__`: modes below autograd, and classes of tensors that compute by themselves.
+//!
+//! A call reaches them at one of two places. A row of the op table is offered by its name and with the user's
+//! arguments ([`serve`]). An op that Rust calls by itself, such as a part of a gradient formula, is offered as the aten
+//! call that computes it ([`torchtpu_tensor::aten`]). In both cases the Python side chooses who answers
+//! (`_torch_dispatch.py`).
+//!
+//! An object of a class with `__torch_dispatch__` holds a [foreign](torchtpu_tensor::foreign) tensor. The value behind
+//! its handle is the class and the attributes of the object, so that a tensor which only Rust has kept, such as one
+//! saved for backward, gives an object with the same attributes.
+
+use crate::arguments::{Call, Form, Overload, Parsed};
+use crate::enter::{self, Failure, OrRaise, Outcome};
+use crate::objects::{self, number_object};
+use crate::tensor_type::{self, extract, tensor_of, tensor_type, to_python};
+use crate::{device, dtype};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::ffi::*;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use torchtpu_tensor::aten::{self, Value};
+use torchtpu_tensor::backend::{self, Absence, Representation};
+use torchtpu_tensor::foreign::{self, Interceptor};
+use torchtpu_tensor::ops::Prim;
+use torchtpu_tensor::schema::{Arg, Args, Ret};
+use torchtpu_tensor::{Dims, Error, Meta, Rep, Scalar, Tensor, dispatch, fake, state};
+
+/// Modes in all threads, and one more once there was a foreign tensor. While it is 0, calls pay one load.
+static REASONS: AtomicUsize = AtomicUsize::new(0);
+
+/// The functions of `_torch_dispatch.py`: the answers to calls of rows, of ops, and of operators.
+static ANSWERS: OnceLock<[Py<PyAny>; 3]> = OnceLock::new();
+
+thread_local! {
+    /// The modes that this thread has entered, with the innermost last.
+    static MODES: RefCell<Vec<Py<PyAny>>> = const { RefCell::new(Vec::new()) };
+    /// Whether no call of this thread is offered to anyone.
+    static DISABLED: Cell<bool> = const { Cell::new(false) };
+    /// The ops of a call on fake tensors, while its parts are looked at.
+    static PROBE: RefCell<Option<Vec<Part>>> = const { RefCell::new(None) };
+}
+
+/// An op of a row, and its operands.
+type Part = (Prim, Vec<Tensor>);
+
+fn watch(on: bool) {
+    let before = if on { REASONS.fetch_add(1, Relaxed) } else { REASONS.fetch_sub(1, Relaxed) };
+    foreign::watch(on);
+    if (before == 0) == on {
+        tensor_type::note_dispatch(on);
+    }
+}
+
+/// Return whether a thread has a mode, or there was a foreign tensor.
+#[inline(always)]
+pub fn is_watched() -> bool {
+    REASONS.load(Relaxed) != 0
+}
+
+fn has_mode() -> bool {
+    !DISABLED.get() && MODES.with_borrow(|m| !m.is_empty())
+}
+
+/// Return whether a call on `o` is offered to a mode, or to its class.
+///
+/// # Safety
+/// `o` is an object; the GIL is held.
+#[inline]
+pub unsafe fn takes_over(o: *mut PyObject) -> bool {
+    // SAFETY: `o` is an object, and the GIL is held.
+    is_watched() && unsafe { has_mode() || !DISABLED.get() && tensor_type::is_tensor(o) && foreign::is_foreign(tensor_of(o)) }
+}
+
+fn tensors<'a>(args: &Args<'a>) -> Vec<&'a Tensor> {
+    let mut found = Vec::new();
+    for a in args.0 {
+        match a {
+            Arg::Tensor(t) => found.push(*t),
+            Arg::Tensors(list) => found.extend(list.iter().flatten()),
+            _ => {}
+        }
+    }
+    found
+}
+
+// ---- calls of rows
+
+/// Offer a call of a row. `None` if it is an ordinary call.
+#[cold]
+#[inline(never)]
+pub fn serve(o: &'static Overload, call: &Call, parsed: &Parsed) -> Outcome<Option<*mut PyObject>> {
+    let args = Args(parsed.args());
+    let operands = tensors(&args);
+    let is_foreign = operands.iter().any(|t| foreign::is_foreign(t));
+    if DISABLED.get() || !(is_foreign || has_mode()) {
+        return Ok(None);
+    }
+    let name = o.row.schema.split('(').next().unwrap_or_default();
+    let needs_grad = state::grad_enabled() && operands.iter().any(|t| t.requires_grad());
+    Python::attach(|py| {
+        let [rows, ..] = answers()?;
+        let (_, positional, keywords) = crate::table::bound_call(py, call)?;
+        let in_place = o.form == Form::InPlace;
+        let ask = |stage: &str| -> PyResult<Option<Bound<'_, PyAny>>> {
+            let y = rows.bind(py).call1((name, in_place, stage, &positional, &keywords))?;
+            Ok((!y.is(py.NotImplemented())).then_some(y))
+        };
+        if has_mode() || !needs_grad || in_place || !parsed.out.is_null() {
+            return Ok(ask("any")?.map(Bound::into_ptr));
+        }
+        // Autograd and the class see the parts of a composition.
+        if let Some(y) = ask("composition")? {
+            return Ok(Some(y.into_ptr()));
+        }
+        // The class gets a call by its name if its history is that of one op, else the parts of the row.
+        let Some((op, x)) = only_part(o, &args)? else { return Ok(None) };
+        let Some(y) = state::no_grad(|| ask("operator"))? else { return Ok(None) };
+        let x: Vec<&Tensor> = x.iter().collect();
+        let plain = |t: &Tensor| if t.has_autograd() { t.shallow_alias() } else { Ok(t.clone()) };
+        let y: Vec<Tensor> = results(&y)?.iter().map(plain).collect::<Result<_, _>>()?;
+        foreign::record(op, &x, &y)?;
+        let objects = y.into_iter().map(|t| to_python(py, t)).collect::<PyResult<Vec<_>>>()?;
+        Ok(Some(match <[Bound<'_, PyAny>; 1]>::try_from(objects) {
+            Ok([one]) => one.into_ptr(),
+            Err(many) => PyTuple::new(py, many)?.into_ptr(),
+        }))
+    })
+}
+
+/// Return the op that a row consists of, if it is one op, with its operands among the arguments.
+fn only_part(o: &Overload, args: &Args<'_>) -> Outcome<Option<Part>> {
+    let originals = tensors(args);
+    let mut fakes = Vec::with_capacity(originals.len());
+    for t in &originals {
+        let f = fake::of(t)?;
+        if t.requires_grad() {
+            f.requires_grad_(true)?;
+        }
+        fakes.push(f);
+    }
+    let mut next = fakes.iter();
+    let lists: Vec<Vec<Option<Tensor>>> = args.0.iter().map(|a| match a {
+        Arg::Tensor(_) => vec![next.next().cloned()],
+        Arg::Tensors(list) => list.iter().map(|t| t.as_ref().and_then(|_| next.next().cloned())).collect(),
+        _ => Vec::new(),
+    }).collect();
+    let twins: Vec<Arg<'_>> = args.0.iter().zip(&lists).map(|(a, list)| match (a, &list[..]) {
+        (Arg::Tensor(_), [Some(t)]) => Arg::Tensor(t),
+        (Arg::Tensors(_), list) => Arg::Tensors(list),
+        (a, _) => *a,
+    }).collect();
+    PROBE.set(Some(Vec::new()));
+    let r = (o.row.call)(&Args(&twins));
+    let parts = PROBE.take().unwrap_or_default();
+    let outs = match r {
+        Ok(Ret::Tensor(_)) => 1,
+        Ok(Ret::Tuple(v) | Ret::List(v)) => v.len(),
+        // The call itself fails in the same way.
+        _ => return Ok(None),
+    };
+    let Ok([(op, operands)]) = <[Part; 1]>::try_from(parts) else { return Ok(None) };
+    if op.outs() != outs {
+        return Ok(None);
+    }
+    let original = |t: &Tensor| match fakes.iter().position(|f| f.is_same(t)) {
+        Some(i) => Some(originals[i].clone()),
+        None if fake::is_fake(t) => None,
+        None => Some(t.clone()),
+    };
+    Ok(operands.iter().map(original).collect::<Option<Vec<_>>>().map(|x| (op, x)))
+}
+
+/// Return the tensors of an answer.
+fn results(y: &Bound<'_, PyAny>) -> PyResult<Vec<Tensor>> {
+    if let Some(t) = extract(y) {
+        return Ok(vec![t.clone()]);
+    }
+    if y.is_instance_of::<PyTuple>() || y.is_instance_of::<PyList>() {
+        let items = y.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+        if let Some(found) = items.iter().map(|t| extract(t).cloned()).collect::<Option<Vec<_>>>() {
+            return Ok(found);
+        }
+    }
+    Err(PyTypeError::new_err(format!(
+        "Unable to cast Python instance of type {} to C++ type 'at::Tensor'",
+        y.get_type()
+    )))
+}
+
+/// Offer an operator, or an index.
+///
+/// # Errors
+/// Those of the code that answers.
+#[cold]
+pub fn operator(name: &str, operands: &[*mut PyObject]) -> Outcome {
+    Python::attach(|py| {
+        let [_, _, operators] = answers()?;
+        // SAFETY: the caller holds the objects.
+        let operands = operands.iter().map(|o| unsafe { Bound::<PyAny>::from_borrowed_ptr(py, *o) });
+        let args = PyTuple::new(py, operands.collect::<Vec<_>>())?;
+        Ok(operators.bind(py).call1((name, args))?.into_ptr())
+    })
+}
+
+/// Offer the reading of the only element of a tensor. `None` if it is read as always.
+///
+/// # Errors
+/// Those of the code that answers.
+#[cold]
+pub fn item(x: &Tensor) -> Outcome<Option<Scalar>> {
+    if DISABLED.get() || !(has_mode() || foreign::is_foreign(x)) {
+        return Ok(None);
+    }
+    Python::attach(|py| {
+        let [_, _, operators] = answers()?;
+        let args = PyTuple::new(py, [to_python(py, x.clone())?])?;
+        let y = operators.bind(py).call1(("item", args))?;
+        // SAFETY: the `Bound` keeps the object alive.
+        let number = unsafe { objects::number(y.as_ptr()) };
+        number.map(Some).ok_or_else(|| {
+            PyTypeError::new_err(format!("_local_scalar_dense must return a number, not {}", y.get_type())).into()
+        })
+    })
+}
+
+/// Run `f` with calls that are offered to nobody, such as those that show the elements of a tensor.
+pub fn unseen<R>(f: impl FnOnce() -> R) -> R {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            DISABLED.set(self.0);
+        }
+    }
+    let _before = Before(DISABLED.replace(true));
+    f()
+}
+
+/// Offer a tensor that was made of a user's numbers.
+///
+/// # Errors
+/// Those of the code that answers.
+#[cold]
+pub fn made(y: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+    if !has_mode() {
+        return Ok(y);
+    }
+    let py = y.py();
+    let [_, _, operators] = answers().map_err(|f| enter::take(py, f))?;
+    operators.bind(py).call1(("tensor", PyTuple::new(py, [y])?))
+}
+
+/// The functions that answer calls.
+fn answers() -> Outcome<&'static [Py<PyAny>; 3]> {
+    match ANSWERS.get() {
+        Some(answers) => Ok(answers),
+        None => Err(PyRuntimeError::new_err("torch.utils._python_dispatch is not loaded").into()),
+    }
+}
+
+// ---- calls of ops
+
+struct Binding;
+
+impl Interceptor for Binding {
+    fn wants(&self, x: &[&Tensor]) -> bool {
+        PROBE.with_borrow(|p| p.is_some()) || has_mode() || x.iter().any(|t| foreign::is_foreign(t))
+    }
+
+    fn call(&self, op: &Prim, x: &[&Tensor]) -> torchtpu_tensor::Result<Option<torchtpu_tensor::op::Outs>> {
+        if let Some(mut parts) = PROBE.take() {
+            let y = dispatch::call_n(op.clone(), x);
+            parts.push((op.clone(), x.iter().map(|t| (*t).clone()).collect()));
+            PROBE.set(Some(parts));
+            return y.map(Some);
+        }
+        if DISABLED.get() {
+            let x: Vec<Tensor> = x.iter().map(|t| inner(t)).collect::<Result<_, _>>()?;
+            return dispatch::call_n(op.clone(), &x.iter().collect::<Vec<_>>()).map(Some);
+        }
+        let call = aten::call(op, x);
+        if call.is_none() && op.is_fused() {
+            return Ok(None);
+        }
+        Python::attach(|py| answer(py, op, x, call).map(Some)).map_err(|f| match f {
+            Failure::Error(e) => e,
+            f => Python::attach(|py| enter::callback_error(enter::take(py, f))),
+        })
+    }
+}
+
+fn answer(
+    py: Python<'_>,
+    op: &Prim,
+    x: &[&Tensor],
+    call: Option<aten::Call>,
+) -> Outcome<torchtpu_tensor::op::Outs> {
+    let [_, ops, _] = answers()?;
+    let operands = x.iter().map(|t| to_python(py, (*t).clone())).collect::<PyResult<Vec<_>>>()?;
+    let kwargs = PyDict::new(py);
+    let (name, args) = match call {
+        Some(call) => {
+            let args = call.args.iter().map(|v| object(py, v, &operands)).collect::<PyResult<Vec<_>>>()?;
+            for (k, v) in &call.keywords {
+                kwargs.set_item(k, object(py, v, &operands)?)?;
+            }
+            (PyString::new(py, &call.name).into_any(), args)
+        }
+        None => (Bound::new(py, PyPrim(op.clone()))?.into_any(), operands),
+    };
+    let y = ops.bind(py).call1((name, PyTuple::new(py, args)?, kwargs))?;
+    let y = results(&y)?;
+    if y.len() < op.outs() {
+        return Err(PyRuntimeError::new_err(format!(
+            "{}: {} results of __torch_dispatch__ where {} were expected",
+            op.name(),
+            y.len(),
+            op.outs()
+        ))
+        .into());
+    }
+    Ok(y.into_iter().take(op.outs()).collect())
+}
+
+fn object<'py>(py: Python<'py>, v: &Value, operands: &[Bound<'py, PyAny>]) -> PyResult<Bound<'py, PyAny>> {
+    Ok(match v {
+        Value::None => py.None().into_bound(py),
+        Value::Operand(i) => operands[*i].clone(),
+        Value::Rest(from) => PyList::new(py, &operands[*from..])?.into_any(),
+        // SAFETY: a new reference.
+        Value::Number(s) => unsafe { Bound::from_owned_ptr_or_err(py, number_object(*s))? },
+        Value::Ints(v) => PyList::new(py, v)?.into_any(),
+        Value::Bools(v) => PyList::new(py, v)?.into_any(),
+        Value::DType(d) => dtype::object(py, *d).into_any(),
+        Value::Text(t) => t.into_pyobject(py)?.into_any(),
+    })
+}
+
+/// An op of this library that no aten operator computes, for those who must answer its call.
+#[pyclass(name = "_Prim", module = "pytpu._C", frozen)]
+struct PyPrim(Prim);
+
+#[pymethods]
+impl PyPrim {
+    /// The name.
+    #[getter]
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+    /// Compute the results.
+    #[pyo3(signature = (*operands))]
+    fn __call__<'py>(&self, operands: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+        let py = operands.py();
+        let x = results(operands)?;
+        let x: Vec<&Tensor> = x.iter().collect();
+        let y = match (self.0.is_view(), &x[..]) {
+            (true, [one]) => [dispatch::call_view(self.0.clone(), one).or_raise()?].into_iter().collect(),
+            _ => dispatch::call_n(self.0.clone(), &x).or_raise()?,
+        };
+        let y = y.into_iter().map(|t| to_python(py, t)).collect::<PyResult<Vec<_>>>()?;
+        Ok(match <[Bound<'py, PyAny>; 1]>::try_from(y) {
+            Ok([one]) => one,
+            Err(many) => PyTuple::new(py, many)?.into_any(),
+        })
+    }
+}
+
+// ---- values of foreign tensors
+
+/// The object that a foreign tensor stands for.
+struct Entry {
+    count: usize,
+    class: Py<PyType>,
+    attributes: Py<PyDict>,
+    /// The elements, if the class has them: `_make_subclass`.
+    inner: Option<Tensor>,
+}
+
+static ENTRIES: Mutex<Option<HashMap<u64, Entry>>> = Mutex::new(None);
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+struct Entries(MutexGuard<'static, Option<HashMap<u64, Entry>>>);
+
+impl Entries {
+    fn lock() -> Entries {
+        Entries(ENTRIES.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+    fn of(&mut self, handle: u64) -> Option<&mut Entry> {
+        self.0.as_mut()?.get_mut(&Rep::id(handle))
+    }
+}
+
+/// The representation of foreign tensors.
+struct Foreign;
+
+impl Representation for Foreign {
+    fn retain(&self, handle: u64) {
+        if let Some(entry) = Entries::lock().of(handle) {
+            entry.count += 1;
+        }
+    }
+    fn release(&self, handle: u64) {
+        let mut entries = Entries::lock();
+        let Some(entry) = entries.of(handle) else { return };
+        entry.count -= 1;
+        if entry.count > 0 {
+            return;
+        }
+        let gone = entries.0.as_mut().and_then(|all| all.remove(&Rep::id(handle)));
+        // Dropping attributes may run code that makes or drops foreign tensors.
+        drop(entries);
+        Python::attach(|_| drop(gone));
+    }
+    fn mixed(&self, own: torchtpu_tensor::Place, other: torchtpu_tensor::Place) -> Error {
+        let text = "Expected all tensors to be on the same device, but found at least two devices, ";
+        Error::runtime(format!("{text}{} and {}!", own.device, other.device))
+    }
+    fn read(&self, handle: u64, out: &mut [u8]) -> torchtpu_tensor::Result<()> {
+        let held = Entries::lock().of(handle).and_then(|entry| entry.inner.clone());
+        let Some(inner) = held else { return Err(self.absent(Absence::ITEM)) };
+        out.copy_from_slice(&inner.to_bytes()?);
+        Ok(())
+    }
+    fn absent(&self, _: Absence) -> Error {
+        Error::runtime(
+            "Attempted to access the data pointer of a tensor that wraps others, and has no elements of its own",
+        )
+    }
+}
+
+/// Return the tensor that holds the elements of a foreign tensor, or a tensor that is not foreign itself.
+fn inner(t: &Tensor) -> torchtpu_tensor::Result<Tensor> {
+    if !foreign::is_foreign(t) {
+        return Ok(t.clone());
+    }
+    let handle = t.device_value()?;
+    let held = Entries::lock().of(handle).and_then(|entry| entry.inner.clone());
+    held.ok_or_else(|| Foreign.absent(Absence::ITEM))
+}
+
+/// Return the answer of a row that is called while calls are offered to nobody, on the elements that tensors hold.
+#[cold]
+#[inline(never)]
+pub fn unwrapped(args: &Args<'_>) -> Outcome<Option<Vec<Option<Tensor>>>> {
+    if !DISABLED.get() || !tensors(args).iter().any(|t| foreign::is_foreign(t)) {
+        return Ok(None);
+    }
+    let held = args.0.iter().map(|a| match a {
+        Arg::Tensor(t) => inner(t).map(Some),
+        _ => Ok(None),
+    });
+    Ok(Some(held.collect::<Result<_, _>>()?))
+}
+
+fn install() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| backend::install_representation(Rep::Foreign, &Foreign));
+    static SEEN: AtomicBool = AtomicBool::new(false);
+    if !SEEN.swap(true, Relaxed) {
+        watch(true);
+    }
+}
+
+/// Make the object of a foreign tensor.
+fn new_object<'py>(
+    class: &Bound<'py, PyType>,
+    meta: &Meta,
+    strides: &[usize],
+    inner: Option<Tensor>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = class.py();
+    install();
+    let id = NEXT.fetch_add(1, Relaxed);
+    let attributes = PyDict::new(py);
+    let entry = Entry { count: 1, class: class.clone().unbind(), attributes: attributes.unbind(), inner };
+    Entries::lock().0.get_or_insert_default().insert(id, entry);
+    let meta = Meta { place: foreign::place(meta.place.device), ..*meta };
+    let t = Tensor::from_device_value_with(&meta, strides, Rep::Foreign.handle(id));
+    to_python(py, t)
+}
+
+/// Make the object of a foreign tensor that has none. A new reference, or null with an exception set.
+pub fn wrap(t: Tensor) -> *mut PyObject {
+    let entry = t.device_value().ok().and_then(|handle| {
+        let mut entries = Entries::lock();
+        let entry = entries.of(handle)?;
+        Some(Python::attach(|py| (entry.class.clone_ref(py), entry.attributes.clone_ref(py))))
+    });
+    let Some((class, attributes)) = entry else {
+        // SAFETY: the GIL is held, and the text is valid.
+        unsafe { PyErr_SetString(PyExc_RuntimeError, c"the tensor wraps no object".as_ptr()) };
+        return std::ptr::null_mut();
+    };
+    // SAFETY: `_make_wrapper_subclass` and `_make_subclass` have checked the class. The object takes the reference to
+    // the attributes over.
+    unsafe {
+        let o = tensor_type::wrap_as(class.as_ptr().cast(), t).unwrap_or(std::ptr::null_mut());
+        if !o.is_null() {
+            tensor_type::share_dict(o, attributes.into_ptr());
+        }
+        o
+    }
+}
+
+/// Return whether a class has its own `__torch_dispatch__`.
+pub fn is_dispatching(class: &Bound<'_, PyType>) -> bool {
+    let Ok(own) = class.getattr("__torch_dispatch__") else { return false };
+    // SAFETY: the type object lives forever, and the GIL is held.
+    let base = unsafe { Bound::<PyAny>::from_borrowed_ptr(class.py(), tensor_type().cast()) };
+    base.getattr("__torch_dispatch__").is_ok_and(|disabled| !own.is(&disabled))
+}
+
+/// Return the object of a class with `__torch_dispatch__` that holds the elements of `data`.
+pub fn subclass<'py>(class: &Bound<'py, PyType>, data: &Tensor) -> PyResult<Bound<'py, PyAny>> {
+    let o = new_object(class, data.meta(), data.strides(), Some(data.detach()))?;
+    if data.requires_grad()
+        && let Some(t) = extract(&o)
+    {
+        t.requires_grad_(true).or_raise()?;
+    }
+    Ok(o)
+}
+
+// ---- the functions for Python
+
+/// Return an object of a class that wraps other tensors: sizes, strides, dtype and device, without elements.
+#[pyfunction]
+#[pyo3(signature = (class, size, strides, dtype, device, requires_grad))]
+fn _wrapper_subclass<'py>(
+    class: &Bound<'py, PyType>,
+    size: Vec<usize>,
+    strides: Option<Vec<usize>>,
+    dtype: &Bound<'py, PyAny>,
+    device: &Bound<'py, PyAny>,
+    requires_grad: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: a type is checked for its base.
+    if unsafe { PyType_IsSubtype(class.as_type_ptr(), tensor_type()) } == 0 {
+        return Err(PyTypeError::new_err("cls must be a type (got a class that does not inherit from Tensor)"));
+    }
+    let dtype = dtype.cast::<dtype::PyDType>()?.get().served()?;
+    // SAFETY: an object that the caller holds.
+    let device = match unsafe { device::extract(device.as_ptr()) }.or_raise()? {
+        Some(d) => d,
+        None => torchtpu_tensor::Device::CPU,
+    };
+    let dims = Dims::try_new(&size).or_raise()?;
+    let meta = Meta::new(&dims, dtype, device);
+    let strides = strides.unwrap_or_else(|| dims.contiguous_strides().to_vec());
+    let o = new_object(class, &meta, &strides, None)?;
+    if requires_grad && let Some(t) = extract(&o) {
+        t.requires_grad_(true).or_raise()?;
+    }
+    Ok(o)
+}
+
+/// Return whether a tensor is foreign.
+#[pyfunction]
+fn _is_foreign(x: &Bound<'_, PyAny>) -> bool {
+    extract(x).is_some_and(foreign::is_foreign)
+}
+
+/// Set the functions that answer calls of rows, of ops, and of operators.
+#[pyfunction]
+fn _set_dispatch_answers(rows: Py<PyAny>, ops: Py<PyAny>, operators: Py<PyAny>) {
+    let _ = ANSWERS.set([rows, ops, operators]);
+}
+
+/// Make a mode the innermost of the thread.
+#[pyfunction]
+fn _push_torch_dispatch_mode(mode: Py<PyAny>) {
+    MODES.with_borrow_mut(|m| m.push(mode));
+    watch(true);
+}
+
+/// Leave the innermost mode of the thread, and return it.
+#[pyfunction]
+fn _pop_torch_dispatch_mode() -> Option<Py<PyAny>> {
+    let mode = MODES.with_borrow_mut(Vec::pop)?;
+    watch(false);
+    Some(mode)
+}
+
+/// Return the modes of the thread, with the innermost last.
+#[pyfunction]
+fn _torch_dispatch_modes(py: Python<'_>) -> Vec<Py<PyAny>> {
+    MODES.with_borrow(|m| m.iter().map(|m| m.clone_ref(py)).collect())
+}
+
+/// The value "calls are not answered": the `__torch_dispatch__` of `Tensor`. Call the operator.
+#[pyfunction]
+#[pyo3(signature = (func, types, args = None, kwargs = None))]
+fn _disabled_torch_dispatch_impl<'py>(
+    func: &Bound<'py, PyAny>,
+    types: &Bound<'py, PyAny>,
+    args: Option<&Bound<'py, PyTuple>>,
+    kwargs: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let _ = types;
+    unseen(|| func.call(args.unwrap_or(&PyTuple::empty(func.py())), kwargs))
+}
+
+/// Set whether calls of this thread are offered to nobody, and return the setting before.
+#[pyfunction]
+fn _set_torch_dispatch_disabled(on: bool) -> bool {
+    DISABLED.replace(on)
+}
+
+pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    foreign::install(&Binding);
+    m.add_class::<PyPrim>()?;
+    m.add_function(wrap_pyfunction!(_disabled_torch_dispatch_impl, m)?)?;
+    m.add_function(wrap_pyfunction!(_wrapper_subclass, m)?)?;
+    m.add_function(wrap_pyfunction!(_is_foreign, m)?)?;
+    m.add_function(wrap_pyfunction!(_set_dispatch_answers, m)?)?;
+    m.add_function(wrap_pyfunction!(_push_torch_dispatch_mode, m)?)?;
+    m.add_function(wrap_pyfunction!(_pop_torch_dispatch_mode, m)?)?;
+    m.add_function(wrap_pyfunction!(_torch_dispatch_modes, m)?)?;
+    m.add_function(wrap_pyfunction!(_set_torch_dispatch_disabled, m)?)?;
+    Ok(())
+}
