@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use torchtpu_tensor::graph::{Edge, GradList, Leaf, Node, NodeHooks, put};
 use torchtpu_tensor::hooks::check_result;
 use torchtpu_tensor::site::GradientOf;
-use torchtpu_tensor::{Error, GradMode, Meta, Result, Scalar, Tensor, autocast, saved, warning};
+use torchtpu_tensor::{Error, GradMode, Meta, Rep, Result, Scalar, Tensor, autocast, foreign, saved, warning};
 
 /// A node that is ready to run, ordered by its number.
 struct Ready(Arc<Node>);
@@ -429,7 +429,11 @@ fn fitted(node: &Node, index: usize, g: Tensor) -> Result<Tensor> {
         )));
     };
     let g = if g.dtype() == meta.dtype { g } else { g.to_dtype(meta.dtype)? };
-    if g.place() == meta.place { Ok(g) } else { g.to_device(meta.place) }
+    let is_foreign = g.place().rep == Rep::Foreign || meta.place.rep == Rep::Foreign;
+    if g.place() == meta.place || is_foreign && g.device() == meta.place.device {
+        return Ok(g);
+    }
+    g.to_device(meta.place)
 }
 
 /// An input or output of differentiation: a place in the graph, and the metadata of its tensor.
@@ -439,6 +443,8 @@ pub struct Place {
     pub edge: Edge,
     /// Sizes, dtype and device of the tensor.
     pub meta: Meta,
+    /// The tensor, if it is foreign: its class makes the first gradient.
+    pub foreign: Option<Tensor>,
 }
 
 impl Place {
@@ -447,7 +453,8 @@ impl Place {
     /// # Errors
     /// Fails if the history of a view cannot be regenerated.
     pub fn of(x: &Tensor) -> Result<Place> {
-        Ok(Place { edge: x.history_edge()?, meta: *x.meta() })
+        let foreign = foreign::is_foreign(x).then(|| x.clone());
+        Ok(Place { edge: x.history_edge()?, meta: *x.meta(), foreign })
     }
 }
 
@@ -497,7 +504,10 @@ fn start(outputs: &[Place], grads: &[Option<Tensor>], create_graph: bool) -> Res
                         y.meta.dtype.name()
                     )));
                 }
-                None if y.meta.numel() == 1 => Tensor::full_meta(&y.meta, Scalar::Int(1))?,
+                None if y.meta.numel() == 1 => match &y.foreign {
+                    Some(x) => foreign::ones_like(x)?,
+                    None => Tensor::full_meta(&y.meta, Scalar::Int(1))?,
+                },
                 None => return Err(Error::runtime("grad can be implicitly created only for scalar outputs")),
             };
             Ok((y.edge.clone(), g))

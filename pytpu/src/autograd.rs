@@ -40,9 +40,9 @@ fn place_in(o: &Bound<'_, PyAny>) -> PyResult<Place> {
     let node = node.cast::<PyNode>()?.get();
     let nr: u32 = o.getattr("output_nr")?.extract()?;
     match &node.0 {
-        Edge::Leaf(l) => Ok(Place { edge: node.0.clone(), meta: *l.meta() }),
+        Edge::Leaf(l) => Ok(Place { edge: node.0.clone(), meta: *l.meta(), foreign: None }),
         Edge::Node(n, _) => match n.outputs().get(nr as usize) {
-            Some(meta) => Ok(Place { edge: Edge::Node(n.clone(), nr), meta: *meta }),
+            Some(meta) => Ok(Place { edge: Edge::Node(n.clone(), nr), meta: *meta, foreign: None }),
             None => Err(PyRuntimeError::new_err(format!("{} has no output {nr}", n.name()))),
         },
         Edge::None => Err(PyRuntimeError::new_err("an edge without a node")),

@@ -40,12 +40,12 @@ thread_local! {
     static MODES: RefCell<Vec<Py<PyAny>>> = const { RefCell::new(Vec::new()) };
     /// Whether no call of this thread is offered to anyone.
     static DISABLED: Cell<bool> = const { Cell::new(false) };
-    /// The ops of a call on fake tensors, while its parts are looked at.
+    /// The parts of a call on fake tensors, while they are looked at.
     static PROBE: RefCell<Option<Vec<Part>>> = const { RefCell::new(None) };
 }
 
-/// An op of a row, and its operands.
-type Part = (Prim, Vec<Tensor>);
+/// An op of a row, its operands and its results.
+type Part = (Prim, Vec<Tensor>, Vec<Tensor>);
 
 fn watch(on: bool) {
     let before = if on { REASONS.fetch_add(1, Relaxed) } else { REASONS.fetch_sub(1, Relaxed) };
@@ -116,13 +116,15 @@ pub fn serve(o: &'static Overload, call: &Call, parsed: &Parsed) -> Outcome<Opti
         if let Some(y) = ask("composition")? {
             return Ok(Some(y.into_ptr()));
         }
-        // The class gets a call by its name if its history is that of one op, else the parts of the row.
-        let Some((op, x)) = only_part(o, &args)? else { return Ok(None) };
+        // The class gets a call by its name if backward needs its operands and results only, else the parts.
+        let Some(history) = history_of(o, &args)? else { return Ok(None) };
         let Some(y) = state::no_grad(|| ask("operator"))? else { return Ok(None) };
-        let x: Vec<&Tensor> = x.iter().collect();
         let plain = |t: &Tensor| if t.has_autograd() { t.shallow_alias() } else { Ok(t.clone()) };
         let y: Vec<Tensor> = results(&y)?.iter().map(plain).collect::<Result<_, _>>()?;
-        foreign::record(op, &x, &y)?;
+        if y.len() != history.results.len() {
+            return Ok(None);
+        }
+        history.record(&y)?;
         let objects = y.into_iter().map(|t| to_python(py, t)).collect::<PyResult<Vec<_>>>()?;
         Ok(Some(match <[Bound<'_, PyAny>; 1]>::try_from(objects) {
             Ok([one]) => one.into_ptr(),
@@ -131,9 +133,67 @@ pub fn serve(o: &'static Overload, call: &Call, parsed: &Parsed) -> Outcome<Opti
     })
 }
 
-/// Return the op that a row consists of, if it is one op, with its operands among the arguments.
-fn only_part(o: &Overload, args: &Args<'_>) -> Outcome<Option<Part>> {
-    let originals = tensors(args);
+/// The history of a call, before its results are known.
+struct History {
+    /// The operands.
+    originals: Vec<Tensor>,
+    /// Fake tensors in their places.
+    fakes: Vec<Tensor>,
+    parts: Vec<Part>,
+    /// The results of the call on fake tensors.
+    results: Vec<Tensor>,
+}
+
+impl History {
+    /// Record the history of the results `y`. The values between the parts are not known, and not needed.
+    fn record(&self, y: &[Tensor]) -> torchtpu_tensor::Result<()> {
+        let known = |t: &Tensor, list: &[Tensor]| list.iter().position(|f| f.is_same(t));
+        let mut between: Vec<(Tensor, Tensor)> = Vec::new();
+        for (op, operands, results) in &self.parts {
+            let x: Vec<Tensor> = operands
+                .iter()
+                .map(|t| match (known(t, &self.fakes), between.iter().find(|(f, _)| f.is_same(t))) {
+                    (Some(i), _) => self.originals[i].clone(),
+                    (None, Some((_, stand_in))) => stand_in.clone(),
+                    (None, None) => t.clone(),
+                })
+                .collect();
+            let mut made = Vec::with_capacity(results.len());
+            for t in results {
+                made.push(match known(t, &self.results) {
+                    Some(i) => y[i].clone(),
+                    None => Tensor::from_device_value(
+                        &Meta { place: foreign::place(t.device()), ..*t.meta() },
+                        Rep::Foreign.handle(0),
+                    ),
+                });
+                between.push((t.clone(), made[made.len() - 1].clone()));
+            }
+            foreign::record(op.clone(), &x.iter().collect::<Vec<_>>(), &made)?;
+        }
+        Ok(())
+    }
+    /// Return whether backward reads no value between the parts.
+    fn is_complete(&self) -> bool {
+        let is_value = |t: &Tensor| {
+            !fake::is_fake(t) || [&self.fakes, &self.results].iter().any(|list| list.iter().any(|f| f.is_same(t)))
+        };
+        let is_made = |t: &Tensor| self.parts.iter().any(|(_, _, y)| y.iter().any(|made| made.is_same(t)));
+        let reads_values = |(op, x, y): &Part| {
+            let saves = op.saves(u64::MAX);
+            let read = |list: &[Tensor], mask: u64| {
+                list.iter().enumerate().all(|(i, t)| mask >> i & 1 == 0 || is_value(t))
+            };
+            // Rust views keep a base that these records do not have.
+            read(x, saves.x) && read(y, saves.y)
+        };
+        self.parts.iter().all(reads_values) && self.results.iter().all(is_made)
+    }
+}
+
+/// Return the history of a row's call, if backward needs its operands and results only.
+fn history_of(o: &Overload, args: &Args<'_>) -> Outcome<Option<History>> {
+    let originals: Vec<Tensor> = tensors(args).into_iter().cloned().collect();
     let mut fakes = Vec::with_capacity(originals.len());
     for t in &originals {
         let f = fake::of(t)?;
@@ -143,35 +203,37 @@ fn only_part(o: &Overload, args: &Args<'_>) -> Outcome<Option<Part>> {
         fakes.push(f);
     }
     let mut next = fakes.iter();
-    let lists: Vec<Vec<Option<Tensor>>> = args.0.iter().map(|a| match a {
-        Arg::Tensor(_) => vec![next.next().cloned()],
-        Arg::Tensors(list) => list.iter().map(|t| t.as_ref().and_then(|_| next.next().cloned())).collect(),
-        _ => Vec::new(),
-    }).collect();
-    let twins: Vec<Arg<'_>> = args.0.iter().zip(&lists).map(|(a, list)| match (a, &list[..]) {
-        (Arg::Tensor(_), [Some(t)]) => Arg::Tensor(t),
-        (Arg::Tensors(_), list) => Arg::Tensors(list),
-        (a, _) => *a,
-    }).collect();
+    let mut twin = |t: &Option<Tensor>| t.as_ref().and_then(|_| next.next().cloned());
+    let lists: Vec<Vec<Option<Tensor>>> = args
+        .0
+        .iter()
+        .map(|a| match a {
+            Arg::Tensor(t) => vec![twin(&Some((*t).clone()))],
+            Arg::Tensors(list) => list.iter().map(&mut twin).collect(),
+            _ => Vec::new(),
+        })
+        .collect();
+    let twins: Vec<Arg<'_>> = args
+        .0
+        .iter()
+        .zip(&lists)
+        .map(|(a, list)| match (a, &list[..]) {
+            (Arg::Tensor(_), [Some(t)]) => Arg::Tensor(t),
+            (Arg::Tensors(_), list) => Arg::Tensors(list),
+            (a, _) => *a,
+        })
+        .collect();
     PROBE.set(Some(Vec::new()));
     let r = (o.row.call)(&Args(&twins));
     let parts = PROBE.take().unwrap_or_default();
-    let outs = match r {
-        Ok(Ret::Tensor(_)) => 1,
-        Ok(Ret::Tuple(v) | Ret::List(v)) => v.len(),
+    let results = match r {
+        Ok(Ret::Tensor(y)) => vec![y],
+        Ok(Ret::Tuple(v) | Ret::List(v)) => v,
         // The call itself fails in the same way.
         _ => return Ok(None),
     };
-    let Ok([(op, operands)]) = <[Part; 1]>::try_from(parts) else { return Ok(None) };
-    if op.outs() != outs {
-        return Ok(None);
-    }
-    let original = |t: &Tensor| match fakes.iter().position(|f| f.is_same(t)) {
-        Some(i) => Some(originals[i].clone()),
-        None if fake::is_fake(t) => None,
-        None => Some(t.clone()),
-    };
-    Ok(operands.iter().map(original).collect::<Option<Vec<_>>>().map(|x| (op, x)))
+    let history = History { originals, fakes, parts, results };
+    Ok(history.is_complete().then_some(history))
 }
 
 /// Return the tensors of an answer.
@@ -272,8 +334,13 @@ impl Interceptor for Binding {
 
     fn call(&self, op: &Prim, x: &[&Tensor]) -> torchtpu_tensor::Result<Option<torchtpu_tensor::op::Outs>> {
         if let Some(mut parts) = PROBE.take() {
-            let y = dispatch::call_n(op.clone(), x);
-            parts.push((op.clone(), x.iter().map(|t| (*t).clone()).collect()));
+            let y = match (op.is_view(), x) {
+                (true, [one]) => dispatch::call_view(op.clone(), one).map(|y| [y].into_iter().collect()),
+                _ => dispatch::call_n(op.clone(), x),
+            };
+            if let Ok(y) = &y {
+                parts.push((op.clone(), x.iter().map(|t| (*t).clone()).collect(), y.iter().cloned().collect()));
+            }
             PROBE.set(Some(parts));
             return y.map(Some);
         }
@@ -285,10 +352,28 @@ impl Interceptor for Binding {
         if call.is_none() && op.is_fused() {
             return Ok(None);
         }
-        Python::attach(|py| answer(py, op, x, call).map(Some)).map_err(|f| match f {
-            Failure::Error(e) => e,
-            f => Python::attach(|py| enter::callback_error(enter::take(py, f))),
+        Python::attach(|py| answer(py, op, x, call).map(Some)).map_err(library_error)
+    }
+
+    fn ones_like(&self, x: &Tensor) -> torchtpu_tensor::Result<Tensor> {
+        Python::attach(|py| {
+            let [_, ops, _] = answers()?;
+            let args = PyTuple::new(py, [to_python(py, x.clone())?])?;
+            let kwargs = PyDict::new(py);
+            kwargs.set_item("pin_memory", false)?;
+            kwargs.set_item("memory_format", py.import("pytpu._C")?.getattr("preserve_format")?)?;
+            let y = ops.bind(py).call1(("ones_like.default", args, kwargs))?;
+            results(&y)?.pop().ok_or_else(|| PyTypeError::new_err("ones_like returned no tensor").into())
         })
+        .map_err(library_error)
+    }
+}
+
+/// Return an error of this library for one of a call from it.
+fn library_error(f: Failure) -> Error {
+    match f {
+        Failure::Error(e) => e,
+        f => Python::attach(|py| enter::callback_error(enter::take(py, f))),
     }
 }
 

@@ -256,11 +256,6 @@ def _swapped(function: Callable[..., typing.Any]) -> Callable[..., typing.Any]:
     return lambda a, b: function(b, a)
 
 
-def _of_operator(name: str) -> Callable[..., typing.Any]:
-    own = getattr(_C._ops, name)
-    return lambda a, b: own(a, b) if _is_operand(b) else NotImplemented
-
-
 def _is_operand(value: object) -> bool:
     return isinstance(value, _C.Tensor) or _is_number(value)
 
@@ -309,7 +304,15 @@ def _converted(kind: type, a: typing.Any) -> typing.Any:
 
 
 def _checked(function: Callable[..., typing.Any]) -> Callable[..., typing.Any]:
-    return lambda a, b: function(a, b) if _is_operand(a) and _is_operand(b) else NotImplemented
+    def call(a: typing.Any, b: typing.Any) -> typing.Any:
+        if not (_is_operand(a) and _is_operand(b)):
+            return NotImplemented
+        try:
+            return function(a, b)
+        except TypeError:
+            return NotImplemented  # as in PyTorch: the other operand is asked
+
+    return call
 
 
 def answer_operator(name: str, args: tuple[typing.Any, ...]) -> typing.Any:

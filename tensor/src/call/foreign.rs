@@ -9,7 +9,7 @@
 
 use crate::op::{Outs, Prim};
 use crate::ops::matmul::Dot;
-use crate::{Device, Meta, Place, Rep, Result, Tensor, graph, state};
+use crate::{Device, Meta, Place, Rep, Result, Scalar, Tensor, graph, state};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -23,6 +23,11 @@ pub trait Interceptor: Send + Sync {
     /// # Errors
     /// Those of the code that runs.
     fn call(&self, op: &Prim, x: &[&Tensor]) -> Result<Option<Outs>>;
+    /// A tensor of ones like `x`, a foreign tensor: the gradient that backward starts with.
+    ///
+    /// # Errors
+    /// Those of the code that runs.
+    fn ones_like(&self, x: &Tensor) -> Result<Tensor>;
 }
 
 static INTERCEPTOR: OnceLock<&'static dyn Interceptor> = OnceLock::new();
@@ -38,6 +43,17 @@ pub fn watch(on: bool) {
         true => state::UNUSUAL.fetch_add(1, Relaxed),
         false => state::UNUSUAL.fetch_sub(1, Relaxed),
     };
+}
+
+/// A tensor of ones like `x`.
+///
+/// # Errors
+/// Those of the code that makes it.
+pub fn ones_like(x: &Tensor) -> Result<Tensor> {
+    match INTERCEPTOR.get() {
+        Some(interceptor) => interceptor.ones_like(x),
+        None => Tensor::full_meta(&made_dense(x.meta()), Scalar::Int(1)),
+    }
 }
 
 /// The place of foreign tensors on a device.

@@ -6,7 +6,7 @@ use crate::graph::Edge;
 use crate::op::{Facts, Func, Fused, Grads, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values};
 use crate::schema::{Numbers, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, t};
 use crate::{
-    DType, Device, DeviceKind, Dims, Element, Error, Held, MemoryFormat, Meta, Place, Result, Scalar, Tensor, backend,
+    DType, Device, DeviceKind, Dims, Element, Error, Held, MemoryFormat, Meta, Place, Rep, Result, Scalar, Tensor, backend,
     dispatch, graph, inplace, samples, state, strides,
 };
 use smallvec::{SmallVec, smallvec};
@@ -286,6 +286,8 @@ impl Tensor {
         Ok(y)
     }
     fn copied_to(&self, place: Place) -> Result<Tensor> {
+        // Only its maker can make a foreign tensor. Beside one, a new tensor is dense.
+        let place = if place.rep == Rep::Foreign { place.device.into() } else { place };
         let meta = Meta { place, ..*self.meta() };
         match (self.place().held(), place.held()) {
             (Held::Abstract, Held::Abstract) => Tensor::empty_with(&meta, strides::preserved(self)),

@@ -14,6 +14,7 @@ from .optimizer import (
     _check_lr,
     _check_not_negative,
     _descent,
+    _is_answered,
     _real,
     _step_tensor,
     _update_moments,
@@ -151,6 +152,7 @@ class Adam(Optimizer):
         beta1, beta2 = group["betas"]
         if (
             group["fused"] is False
+            or _is_answered((*params, *grads))
             or group["differentiable"]
             or group["capturable"]
             or len({id(p) for p in params}) != len(params)  # A repeated parameter takes its steps one after the other.

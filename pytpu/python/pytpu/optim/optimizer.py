@@ -743,6 +743,11 @@ _maximize_doc = "maximize: whether the objective is maximized"
 _fused_doc = "fused: accepted, without an effect"
 
 
+def _is_answered(tensors):
+    """Whether a mode or the class of a tensor answers calls below autograd, so that the step is made of plain calls."""
+    return bool(torch._C._torch_dispatch_modes()) or any(torch._C._is_foreign(t) for t in tensors)
+
+
 def _use_grad_for_differentiable(func):
     """Decorate `step`: autograd records it if the option `differentiable` is set."""
 

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 import pytpu as torch
 from pytpu import _C
 
-from .optimizer import Optimizer, _check_forms, _check_lr, _check_not_negative, _descent, _real, without_grad
+from .optimizer import (
+    Optimizer,
+    _check_forms,
+    _check_lr,
+    _check_not_negative,
+    _descent,
+    _is_answered,
+    _real,
+    without_grad,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,6 +118,7 @@ class SGD(Optimizer):
                 not group["differentiable"]
                 and not isinstance(group["lr"], torch.Tensor)
                 and group["fused"] is not False
+                and not _is_answered((*params, *grads))
                 # A buffer starts as the gradient. The fused op needs all buffers to be new, or none.
                 and all(
                     (s.get("momentum_buffer") is None) == (states[0].get("momentum_buffer") is None) for s in states
