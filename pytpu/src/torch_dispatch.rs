@@ -23,14 +23,17 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use torchtpu_tensor::aten::{self, Value};
-use torchtpu_tensor::backend::{self, Absence, Representation};
+use torchtpu_tensor::backend::{self, Absence, DeferredError, Representation};
 use torchtpu_tensor::foreign::{self, Interceptor};
 use torchtpu_tensor::ops::Prim;
 use torchtpu_tensor::schema::{Arg, Args, Ret};
-use torchtpu_tensor::{Dims, Error, Meta, Rep, Scalar, Tensor, dispatch, fake, state};
+use torchtpu_tensor::{Dims, Error, Meta, Rep, Scalar, Tensor, dispatch, fake, random, state};
 
 /// Modes in all threads, and one more once there was a foreign tensor. While it is 0, calls pay one load.
 static REASONS: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether `torch.library` has put kernels in the places of aten's.
+static IS_OVERRIDDEN: AtomicBool = AtomicBool::new(false);
 
 /// The functions of `_torch_dispatch.py`: the answers to calls of rows, of ops, and of operators.
 static ANSWERS: OnceLock<[Py<PyAny>; 3]> = OnceLock::new();
@@ -40,7 +43,7 @@ thread_local! {
     static MODES: RefCell<Vec<Py<PyAny>>> = const { RefCell::new(Vec::new()) };
     /// Whether no call of this thread is offered to anyone.
     static DISABLED: Cell<bool> = const { Cell::new(false) };
-    /// The parts of a call on fake tensors, while they are looked at.
+    /// The parts of a call on tensors without values, while they are looked at.
     static PROBE: RefCell<Option<Vec<Part>>> = const { RefCell::new(None) };
 }
 
@@ -96,7 +99,7 @@ pub fn serve(o: &'static Overload, call: &Call, parsed: &Parsed) -> Outcome<Opti
     let args = Args(parsed.args());
     let operands = tensors(&args);
     let is_foreign = operands.iter().any(|t| foreign::is_foreign(t));
-    if DISABLED.get() || !(is_foreign || has_mode()) {
+    if DISABLED.get() || !(is_foreign || has_mode() || IS_OVERRIDDEN.load(Relaxed)) {
         return Ok(None);
     }
     let name = o.row.schema.split('(').next().unwrap_or_default();
@@ -109,7 +112,10 @@ pub fn serve(o: &'static Overload, call: &Call, parsed: &Parsed) -> Outcome<Opti
             let y = rows.bind(py).call1((name, in_place, stage, &positional, &keywords))?;
             Ok((!y.is(py.NotImplemented())).then_some(y))
         };
-        if has_mode() || !needs_grad || in_place || !parsed.out.is_null() {
+        if is_foreign && !has_mode() && needs_grad && in_place {
+            return write_with_history(py, o, call, &args, &operands).map(Some);
+        }
+        if !is_foreign || has_mode() || !needs_grad || !parsed.out.is_null() {
             return Ok(ask("any")?.map(Bound::into_ptr));
         }
         // Autograd and the class see the parts of a composition.
@@ -133,76 +139,163 @@ pub fn serve(o: &'static Overload, call: &Call, parsed: &Parsed) -> Outcome<Opti
     })
 }
 
+/// Answer an in-place call on a tensor with history: its result is computed, and written over the tensor below autograd.
+fn write_with_history(
+    py: Python<'_>,
+    o: &Overload,
+    call: &Call,
+    args: &Args<'_>,
+    operands: &[&Tensor],
+) -> Outcome<*mut PyObject> {
+    let [target, ..] = operands else { return Err(PyRuntimeError::new_err("an in-place call has no tensor").into()) };
+    if target.requires_grad() && target.is_leaf() {
+        let text = "a leaf Variable that requires grad is being used in an in-place operation.";
+        return Err(PyRuntimeError::new_err(text).into());
+    }
+    // Backward may read the old value, as in PyTorch, which copies it too.
+    let old = state::no_grad(|| target.copy())?;
+    let history = target.history()?;
+    old.set_grad_ref(history, target.output_nr());
+    let values: Vec<Arg<'_>> = args
+        .0
+        .iter()
+        .map(|a| match a {
+            Arg::Tensor(t) if t.is_same(target) => Arg::Tensor(&old),
+            a => *a,
+        })
+        .collect();
+    let Ret::Tensor(y) = (o.row.call)(&Args(&values))? else {
+        return Err(PyRuntimeError::new_err(format!("{}: no in-place form with a gradient", o.row.schema)).into());
+    };
+    let own = call.operands()[0];
+    let [_, ops, _] = answers()?;
+    // SAFETY: the caller holds the objects of the call.
+    let own = unsafe { Bound::<PyAny>::from_borrowed_ptr(py, own) };
+    let values = PyTuple::new(py, [own.clone(), to_python(py, y.shallow_alias()?)?])?;
+    state::no_grad(|| ops.bind(py).call1(("copy_.default", values, PyDict::new(py))))?;
+    target.bump_version();
+    if let Some(history) = y.history()? {
+        target.set_grad_ref(Some(history), y.output_nr());
+    }
+    Ok(own.into_ptr())
+}
+
 /// The history of a call, before its results are known.
 struct History {
     /// The operands.
     originals: Vec<Tensor>,
-    /// Fake tensors in their places.
-    fakes: Vec<Tensor>,
+    /// The tensors without values in their places.
+    twins: Vec<Tensor>,
     parts: Vec<Part>,
-    /// The results of the call on fake tensors.
+    /// The results of the call on them.
     results: Vec<Tensor>,
 }
 
 impl History {
-    /// Record the history of the results `y`. The values between the parts are not known, and not needed.
+    /// Record the history of the results `y`. A value between the parts is computed if backward reads it; else only its
+    /// place in the graph is needed.
     fn record(&self, y: &[Tensor]) -> torchtpu_tensor::Result<()> {
         let known = |t: &Tensor, list: &[Tensor]| list.iter().position(|f| f.is_same(t));
+        let is_read = self.parts_read();
         let mut between: Vec<(Tensor, Tensor)> = Vec::new();
-        for (op, operands, results) in &self.parts {
+        for ((op, operands, results), is_read) in self.parts.iter().zip(is_read) {
             let x: Vec<Tensor> = operands
                 .iter()
-                .map(|t| match (known(t, &self.fakes), between.iter().find(|(f, _)| f.is_same(t))) {
+                .map(|t| match (known(t, &self.twins), between.iter().find(|(f, _)| f.is_same(t))) {
                     (Some(i), _) => self.originals[i].clone(),
-                    (None, Some((_, stand_in))) => stand_in.clone(),
+                    (None, Some((_, value))) => value.clone(),
                     (None, None) => t.clone(),
                 })
                 .collect();
-            let mut made = Vec::with_capacity(results.len());
-            for t in results {
-                made.push(match known(t, &self.results) {
-                    Some(i) => y[i].clone(),
-                    None => Tensor::from_device_value(
-                        &Meta { place: foreign::place(t.device()), ..*t.meta() },
-                        Rep::Foreign.handle(0),
-                    ),
-                });
-                between.push((t.clone(), made[made.len() - 1].clone()));
+            let x: Vec<&Tensor> = x.iter().collect();
+            if is_read {
+                let values = called(op, &x)?;
+                between.extend(results.iter().cloned().zip(values));
+                continue;
             }
-            foreign::record(op.clone(), &x.iter().collect::<Vec<_>>(), &made)?;
+            let made = |t: &Tensor| known(t, &self.results).map_or_else(|| stand_in(t), |i| y[i].clone());
+            let made: Vec<Tensor> = results.iter().map(made).collect();
+            between.extend(results.iter().cloned().zip(made.iter().cloned()));
+            foreign::record(op.clone(), &x, &made)?;
         }
         Ok(())
     }
-    /// Return whether backward reads no value between the parts.
-    fn is_complete(&self) -> bool {
-        let is_value = |t: &Tensor| {
-            !fake::is_fake(t) || [&self.fakes, &self.results].iter().any(|list| list.iter().any(|f| f.is_same(t)))
-        };
-        let is_made = |t: &Tensor| self.parts.iter().any(|(_, _, y)| y.iter().any(|made| made.is_same(t)));
-        let reads_values = |(op, x, y): &Part| {
+    /// For each part, whether backward, or another part that is computed, reads a result that is no result of the row.
+    fn parts_read(&self) -> Vec<bool> {
+        let mut read: Vec<&Tensor> = Vec::new();
+        for (op, x, y) in &self.parts {
             let saves = op.saves(u64::MAX);
-            let read = |list: &[Tensor], mask: u64| {
-                list.iter().enumerate().all(|(i, t)| mask >> i & 1 == 0 || is_value(t))
-            };
-            // Rust views keep a base that these records do not have.
-            read(x, saves.x) && read(y, saves.y)
+            read.extend(x.iter().enumerate().filter(|(i, _)| saves.x >> i & 1 == 1).map(|(_, t)| t));
+            read.extend(y.iter().enumerate().filter(|(i, _)| saves.y >> i & 1 == 1).map(|(_, t)| t));
+        }
+        let mut found = vec![false; self.parts.len()];
+        for (i, (_, x, y)) in self.parts.iter().enumerate().rev() {
+            let is_result = |t: &Tensor| self.results.iter().any(|r| r.is_same(t));
+            found[i] = y.iter().any(|t| !is_result(t) && read.iter().any(|r| r.is_same(t)));
+            if found[i] {
+                read.extend(x);
+            }
+        }
+        found
+    }
+    /// Return whether the history follows from the parts: each operand and result is known, and no part that makes a
+    /// result is computed again.
+    fn is_complete(&self) -> bool {
+        let is_in = |t: &Tensor, list: &[Tensor]| list.iter().any(|other| other.is_same(t));
+        let is_known = |t: &Tensor, before: usize| {
+            is_in(t, &self.twins) || !is_stand_in(t) || self.parts[..before].iter().any(|(_, _, y)| is_in(t, y))
         };
-        self.parts.iter().all(reads_values) && self.results.iter().all(is_made)
+        let operands = self.parts.iter().enumerate().all(|(i, (_, x, _))| x.iter().all(|t| is_known(t, i)));
+        let results = self.results.iter().all(|t| is_known(t, self.parts.len()) && !is_in(t, &self.twins));
+        let remade = self.parts_read();
+        let remakes = self.parts.iter().zip(remade).any(|((_, _, y), read)| read && y.iter().any(|t| is_in(t, &self.results)));
+        operands && results && !remakes && self.results.iter().all(is_stand_in)
+    }
+}
+
+/// A tensor in the place of a foreign one, with a device, sizes and strides, and without an object.
+fn stand_in(t: &Tensor) -> Tensor {
+    let meta = Meta { place: foreign::place(t.device()), ..*t.meta() };
+    Tensor::from_device_value_with(&meta, t.strides(), Rep::Foreign.handle(0))
+}
+
+/// Return whether a tensor is one of [`stand_in`].
+fn is_stand_in(t: &Tensor) -> bool {
+    foreign::is_foreign(t) && t.device_value().is_ok_and(|handle| Rep::id(handle) == 0)
+}
+
+/// Call an op on tensors without values, and note it as a part of the row that is looked at.
+fn note_part(mut parts: Vec<Part>, op: &Prim, x: &[&Tensor]) -> torchtpu_tensor::Result<torchtpu_tensor::op::Outs> {
+    let fakes: Vec<Tensor> = x.iter().map(|t| fake::of(t)).collect::<Result<_, _>>()?;
+    let y = called(op, &fakes.iter().collect::<Vec<_>>());
+    let y = y.map(|y| y.iter().map(stand_in).collect::<torchtpu_tensor::op::Outs>());
+    if let Ok(y) = &y {
+        parts.push((op.clone(), x.iter().map(|t| (*t).clone()).collect(), y.iter().cloned().collect()));
+    }
+    PROBE.set(Some(parts));
+    y
+}
+
+/// Call an op, or make a view.
+fn called(op: &Prim, x: &[&Tensor]) -> torchtpu_tensor::Result<torchtpu_tensor::op::Outs> {
+    match (op.is_view(), x) {
+        (true, [one]) => dispatch::call_view(op.clone(), one).map(|y| [y].into_iter().collect()),
+        _ => dispatch::call_n(op.clone(), x),
     }
 }
 
 /// Return the history of a row's call, if backward needs its operands and results only.
 fn history_of(o: &Overload, args: &Args<'_>) -> Outcome<Option<History>> {
     let originals: Vec<Tensor> = tensors(args).into_iter().cloned().collect();
-    let mut fakes = Vec::with_capacity(originals.len());
+    let mut twins = Vec::with_capacity(originals.len());
     for t in &originals {
-        let f = fake::of(t)?;
+        let twin = stand_in(t);
         if t.requires_grad() {
-            f.requires_grad_(true)?;
+            twin.requires_grad_(true)?;
         }
-        fakes.push(f);
+        twins.push(twin);
     }
-    let mut next = fakes.iter();
+    let mut next = twins.iter();
     let mut twin = |t: &Option<Tensor>| t.as_ref().and_then(|_| next.next().cloned());
     let lists: Vec<Vec<Option<Tensor>>> = args
         .0
@@ -213,7 +306,7 @@ fn history_of(o: &Overload, args: &Args<'_>) -> Outcome<Option<History>> {
             _ => Vec::new(),
         })
         .collect();
-    let twins: Vec<Arg<'_>> = args
+    let values: Vec<Arg<'_>> = args
         .0
         .iter()
         .zip(&lists)
@@ -223,16 +316,23 @@ fn history_of(o: &Overload, args: &Args<'_>) -> Outcome<Option<History>> {
             (a, _) => *a,
         })
         .collect();
+    let generator = random::default_generator(originals[0].device());
+    let before = generator.snapshot();
     PROBE.set(Some(Vec::new()));
-    let r = (o.row.call)(&Args(&twins));
-    let parts = PROBE.take().unwrap_or_default();
+    let r = (o.row.call)(&Args(&values));
+    let Some(parts) = PROBE.take() else { return Ok(None) };
+    if !before.is_same(&generator.snapshot()) {
+        // Another call would draw other numbers than those that the history has.
+        generator.restore(&before)?;
+        return Ok(None);
+    }
     let results = match r {
         Ok(Ret::Tensor(y)) => vec![y],
         Ok(Ret::Tuple(v) | Ret::List(v)) => v,
         // The call itself fails in the same way.
         _ => return Ok(None),
     };
-    let history = History { originals, fakes, parts, results };
+    let history = History { originals, twins, parts, results };
     Ok(history.is_complete().then_some(history))
 }
 
@@ -329,27 +429,19 @@ struct Binding;
 
 impl Interceptor for Binding {
     fn wants(&self, x: &[&Tensor]) -> bool {
-        PROBE.with_borrow(|p| p.is_some()) || has_mode() || x.iter().any(|t| foreign::is_foreign(t))
+        has_mode() || x.iter().any(|t| foreign::is_foreign(t))
     }
 
     fn call(&self, op: &Prim, x: &[&Tensor]) -> torchtpu_tensor::Result<Option<torchtpu_tensor::op::Outs>> {
-        if let Some(mut parts) = PROBE.take() {
-            let y = match (op.is_view(), x) {
-                (true, [one]) => dispatch::call_view(op.clone(), one).map(|y| [y].into_iter().collect()),
-                _ => dispatch::call_n(op.clone(), x),
-            };
-            if let Ok(y) = &y {
-                parts.push((op.clone(), x.iter().map(|t| (*t).clone()).collect(), y.iter().cloned().collect()));
-            }
-            PROBE.set(Some(parts));
-            return y.map(Some);
+        if let Some(parts) = PROBE.take() {
+            return note_part(parts, op, x).map(Some);
         }
         if DISABLED.get() {
             let x: Vec<Tensor> = x.iter().map(|t| inner(t)).collect::<Result<_, _>>()?;
             return dispatch::call_n(op.clone(), &x.iter().collect::<Vec<_>>()).map(Some);
         }
         let call = aten::call(op, x);
-        if call.is_none() && op.is_fused() {
+        if call.is_none() && op.is_fused() && !aten::is_whole(op) && !foreign::is_own_part(op) {
             return Ok(None);
         }
         Python::attach(|py| answer(py, op, x, call).map(Some)).map_err(library_error)
@@ -441,10 +533,7 @@ impl PyPrim {
         let py = operands.py();
         let x = results(operands)?;
         let x: Vec<&Tensor> = x.iter().collect();
-        let y = match (self.0.is_view(), &x[..]) {
-            (true, [one]) => [dispatch::call_view(self.0.clone(), one).or_raise()?].into_iter().collect(),
-            _ => dispatch::call_n(self.0.clone(), &x).or_raise()?,
-        };
+        let y = called(&self.0, &x).or_raise()?;
         let y = y.into_iter().map(|t| to_python(py, t)).collect::<PyResult<Vec<_>>>()?;
         Ok(match <[Bound<'py, PyAny>; 1]>::try_from(y) {
             Ok([one]) => one,
@@ -487,6 +576,12 @@ impl Representation for Foreign {
             entry.count += 1;
         }
     }
+    fn overwrite(&self, _: u64, new: u64, _: bool) -> torchtpu_tensor::Result<u64> {
+        // The history of a row that writes over its parts does not follow from them.
+        PROBE.set(None);
+        self.retain(new);
+        Ok(new)
+    }
     fn release(&self, handle: u64) {
         let mut entries = Entries::lock();
         let Some(entry) = entries.of(handle) else { return };
@@ -508,6 +603,10 @@ impl Representation for Foreign {
         let Some(inner) = held else { return Err(self.absent(Absence::ITEM)) };
         out.copy_from_slice(&inner.to_bytes()?);
         Ok(())
+    }
+    fn defer_check(&self, _: u64, _: DeferredError) -> torchtpu_tensor::Result<bool> {
+        // The class computes with the values that it wraps, whose operators check them.
+        Ok(false)
     }
     fn absent(&self, _: Absence) -> Error {
         Error::runtime(
@@ -688,6 +787,14 @@ fn _disabled_torch_dispatch_impl<'py>(
     unseen(|| func.call(args.unwrap_or(&PyTuple::empty(func.py())), kwargs))
 }
 
+/// Set whether `torch.library` has put kernels in the places of aten's.
+#[pyfunction]
+fn _set_dispatch_overridden(on: bool) {
+    if IS_OVERRIDDEN.swap(on, Relaxed) != on {
+        watch(on);
+    }
+}
+
 /// Set whether calls of this thread are offered to nobody, and return the setting before.
 #[pyfunction]
 fn _set_torch_dispatch_disabled(on: bool) -> bool {
@@ -704,6 +811,7 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_push_torch_dispatch_mode, m)?)?;
     m.add_function(wrap_pyfunction!(_pop_torch_dispatch_mode, m)?)?;
     m.add_function(wrap_pyfunction!(_torch_dispatch_modes, m)?)?;
+    m.add_function(wrap_pyfunction!(_set_dispatch_overridden, m)?)?;
     m.add_function(wrap_pyfunction!(_set_torch_dispatch_disabled, m)?)?;
     Ok(())
 }

@@ -38,6 +38,23 @@ enum Stand {
     Device(u64, u64, Option<Tensor>),
 }
 
+impl Snapshot {
+    /// Whether no number was drawn between two snapshots of a generator.
+    pub fn is_same(&self, other: &Snapshot) -> bool {
+        match (&self.0, &other.0) {
+            (Stand::Host(a), Stand::Host(b)) => a == b,
+            (Stand::Device(seed, counter, a), Stand::Device(other_seed, other_counter, b)) => {
+                let is_same_state = match (a, b) {
+                    (Some(a), Some(b)) => a.is_same(b),
+                    (a, b) => a.is_none() && b.is_none(),
+                };
+                seed == other_seed && counter == other_counter && is_same_state
+            }
+            _ => false,
+        }
+    }
+}
+
 /// A source of random numbers for one device. Clones share it.
 #[derive(Clone)]
 pub struct Generator(Arc<Inner>);

@@ -47,10 +47,6 @@ SCHEMAS: dict[str, list[str]] = {
         "slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, SymInt step) -> "
         "Tensor",
         "_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
-        "_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0.0, "
-        "bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)",
-        "max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, "
-        "int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor",
         "record_stream(Tensor(a!) self, Stream s) -> ()",
     )
 }
@@ -243,40 +239,6 @@ def slice_backward(
 
 def _adaptive_avg_pool2d(self: Tensor, output_size: Sequence[int]) -> Tensor:
     return _C._nn.adaptive_avg_pool2d(self, output_size)
-
-
-def _scaled_dot_product_flash_attention_for_cpu(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    attn_mask: Tensor | None = None,
-    scale: float | None = None,
-) -> tuple[Tensor, Tensor]:
-    y = _C._nn.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)
-    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    scores = (query.float() @ key.float().transpose(-2, -1)) * factor
-    if is_causal:
-        scores = scores.masked_fill(~_ops.ones_like(scores, dtype=_C.bool).tril(), -math.inf)
-    if attn_mask is not None:
-        scores = scores + attn_mask if attn_mask.dtype != _C.bool else scores.masked_fill(~attn_mask, -math.inf)
-    return y, scores.logsumexp(-1)
-
-
-def max_pool2d_with_indices_backward(
-    grad_output: Tensor,
-    self: Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    ceil_mode: bool,
-    indices: Tensor,
-) -> Tensor:
-    flat = _ops.zeros_like(self).flatten(-2)
-    return flat.scatter_add(-1, indices.flatten(-2), grad_output.flatten(-2)).view(self.shape)
 
 
 def record_stream(self: Tensor, s: typing.Any) -> None:

@@ -257,17 +257,15 @@ def batch_norm(
 
 
 def softmax(self: Tensor, dim: int, dtype: typing.Any = None) -> Tensor:
-    if _has_own_history(self):
-        return NotImplemented
-    x = self if dtype is None or dtype == self.dtype else self.to(dtype)
-    return _aten()._softmax.default(x, dim, False)
+    if dtype is not None and dtype != self.dtype:
+        return _ops.softmax(self.to(dtype), dim)
+    return NotImplemented if _has_own_history(self) else _aten()._softmax.default(self, dim, False)
 
 
 def log_softmax(self: Tensor, dim: int, dtype: typing.Any = None) -> Tensor:
-    if _has_own_history(self):
-        return NotImplemented
-    x = self if dtype is None or dtype == self.dtype else self.to(dtype)
-    return _aten()._log_softmax.default(x, dim, False)
+    if dtype is not None and dtype != self.dtype:
+        return _ops.log_softmax(self.to(dtype), dim)
+    return NotImplemented if _has_own_history(self) else _aten()._log_softmax.default(self, dim, False)
 
 
 _REDUCTIONS = ("none", "mean", "sum")
@@ -394,10 +392,11 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 def narrow(self: Tensor, dim: int, start: typing.Any, length: int) -> Tensor:
-    if isinstance(start, Tensor):
+    n = self.dim()
+    if isinstance(start, Tensor) or not -n <= dim < n or not -self.shape[dim] <= start <= self.shape[dim] or length < 0:
         return NotImplemented
     begin = start + self.shape[dim] if start < 0 else start
-    return _ops.slice(self, dim, begin, begin + length)
+    return _ops.slice(self, dim, begin, begin + length) if begin + length <= self.shape[dim] else NotImplemented
 
 
 def square(self: Tensor) -> Tensor:
@@ -418,8 +417,13 @@ def min_other(self: Tensor, other: Tensor) -> Tensor:
 
 def movedim(self: Tensor, source: typing.Any, destination: typing.Any) -> Tensor:
     n = self.dim()
-    sources = [d % n for d in ([source] if isinstance(source, int) else source)]
-    destinations = [d % n for d in ([destination] if isinstance(destination, int) else destination)]
+    sources = [source] if isinstance(source, int) else list(source)
+    destinations = [destination] if isinstance(destination, int) else list(destination)
+    if len(sources) != len(destinations) or not all(-n <= d < n for d in (*sources, *destinations)):
+        return NotImplemented
+    sources, destinations = [d % n for d in sources], [d % n for d in destinations]
+    if len({*sources}) < len(sources) or len({*destinations}) < len(sources):
+        return NotImplemented
     order = [-1] * n
     for s, d in zip(sources, destinations, strict=True):
         order[d] = s
@@ -509,7 +513,7 @@ TABLE |= {
 
 
 def _softmax_call(name: str) -> typing.Any:
-    return lambda self, dim, dtype=None: (name, (self, dim, dtype is not None and dtype != self.dtype))
+    return lambda self, dim, dtype=None: (name, (self, dim, False))
 
 
 #: Operators that PyTorch calls otherwise below autograd, as one call: its name and arguments.

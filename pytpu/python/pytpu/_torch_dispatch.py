@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import threading
 import typing
 from collections.abc import Callable, Iterator, Sequence
 
@@ -203,6 +204,55 @@ def is_offered(args: Sequence[typing.Any], kwargs: dict[str, typing.Any]) -> boo
     return bool(_C._torch_dispatch_modes()) or any(_C._is_foreign(v) for v in _operands(args, kwargs))
 
 
+#: Rows that change what autograd knows, and compute nothing.
+_ABOVE = frozenset({"requires_grad_"})
+#: Kernels that `torch.library` put in the place of aten's: by the name of the overload, then by dispatch key.
+_OVERRIDES: dict[str, dict[str, Callable[..., typing.Any]]] = {}
+#: Overloads whose kernel of `_OVERRIDES` runs in this thread: its own calls reach the library.
+_RUNNING = threading.local()
+_KEYS = {"cpu": "CPU", "meta": "Meta", "tpu": "PrivateUse1"}
+
+
+def override(name: str, key: str, kernel: Callable[..., typing.Any]) -> None:
+    """Put a kernel in the place of that of an overload, such as ``add.Tensor``, for a dispatch key."""
+    if not _OVERRIDES:
+        _C._set_dispatch_overridden(True)
+    _OVERRIDES.setdefault(name, {})[key] = kernel
+
+
+def restore(name: str, key: str) -> None:
+    """Undo `override`."""
+    kernels = _OVERRIDES.get(name, {})
+    kernels.pop(key, None)
+    if not kernels:
+        _OVERRIDES.pop(name, None)
+    if not _OVERRIDES:
+        _C._set_dispatch_overridden(False)
+
+
+def _override_of(name: str, args: Sequence[typing.Any], kwargs: dict[str, typing.Any]) -> typing.Any:
+    """Return the kernel that takes the place of that of an overload, or ``None``."""
+    kernels = _OVERRIDES.get(name)
+    if kernels is None or name in getattr(_RUNNING, "names", ()):
+        return None
+    device = next((v.device for v in _operands(args, kwargs) if isinstance(v, _C.Tensor)), kwargs.get("device"))
+    kind = getattr(device, "type", None) or str(device or _C.get_default_device()).partition(":")[0]
+    own = _KEYS.get(kind, "CPU")
+    for key in (f"Autograd{own}", "Autograd", own, kind, "CompositeExplicitAutograd", "CompositeImplicitAutograd"):
+        if key in kernels:
+            return functools.partial(_run_override, name, kernels[key])
+    return None
+
+
+def _run_override(name: str, kernel: Callable[..., typing.Any], *args: typing.Any, **kwargs: typing.Any) -> typing.Any:
+    before = getattr(_RUNNING, "names", ())
+    _RUNNING.names = (*before, name)
+    try:
+        return kernel(*args, **kwargs)
+    finally:
+        _RUNNING.names = before
+
+
 def answer_row(
     name: str, in_place: bool, stage: str, args: tuple[typing.Any, ...], kwargs: dict[str, typing.Any]
 ) -> typing.Any:
@@ -213,9 +263,18 @@ def answer_row(
     from . import _compositions
 
     row = _row(name, in_place)
+    if row.name in _ABOVE:
+        return NotImplemented
     values = _bound(row, args, kwargs)
     func = _overload(row, values)
     full = func.name().removeprefix("aten::")
+    if _OVERRIDES and stage != "operator" and not _C._torch_dispatch_modes():
+        kernel = _override_of(full, args, kwargs)
+        if kernel is not None:
+            positional, named = _normal(func._schema if values.get("out") is None else row.schema, values)
+            return kernel(*positional, **named)
+    if not is_offered(args, kwargs):
+        return NotImplemented
     composed = _compositions.TABLE.get(full)
     if composed is not None and stage != "operator" and values.get("out") is None:
         positional, named = _normal(row.schema, values)
@@ -226,7 +285,8 @@ def answer_row(
         positional, named = _normal(row.schema, values)
         name, arguments = _compositions.OPERATORS[full](*positional, **named)
         return offer(getattr(getattr(ops.aten, name), "default"), arguments, {})
-    if stage == "composition" or stage == "any" and full in COMPOSITE:
+    # A mode gets the parts that the library composes; a class gets the call.
+    if stage == "composition" or stage == "any" and full in COMPOSITE and _C._torch_dispatch_modes():
         return NotImplemented
     arguments, named = _normal(func._schema if values.get("out") is None else row.schema, values)
     if any(a.name == "pin_memory" for a in row.schema.arguments):
@@ -239,13 +299,19 @@ def answer_row(
 def answer_op(op: typing.Any, args: tuple[typing.Any, ...], kwargs: dict[str, typing.Any]) -> typing.Any:
     """Answer the call of an op: the name of an overload, or an op that no aten operator computes."""
     if not isinstance(op, str):
-        return offer(_prim(op), args, kwargs)
+        return offer(_prim(op, len(args)), args, kwargs)
     name, _, overload = op.partition(".")
+    if name == "reshape":
+        from ._compositions import reshape
+
+        return reshape(*args)
     return offer(getattr(getattr(ops.aten, name), overload), args, kwargs)
 
 
-def _prim(op: typing.Any) -> typing.Any:
+def _prim(op: typing.Any, count: int) -> typing.Any:
     packet = ops.OpOverloadPacket("prims", op.name, op)
+    operands = ", ".join(f"Tensor x{i}" for i in range(count))
+    packet._texts = {"default": f"{op.name}({operands}) -> Tensor"}
     return ops.OpOverload(packet, "default")
 
 

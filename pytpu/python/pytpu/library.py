@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytpu as torch
 from pytpu import _C
 
-from . import ops as _ops
+from . import _torch_dispatch, ops as _ops
 from .autograd import Function as _Function
 
 if TYPE_CHECKING:
@@ -803,7 +803,7 @@ class Library:
 
     Raises:
         ValueError: If `kind` is unknown.
-        NotImplementedError: If the namespace is that of the op table.
+        RuntimeError: If operators of `aten` or `prim` are to be declared.
 
     Example:
         >>> import pytpu as torch
@@ -818,10 +818,14 @@ class Library:
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         if kind not in ("DEF", "IMPL", "FRAGMENT"):
             raise ValueError("Unsupported kind: ", kind)
-        if ns in ("aten", "prim"):
-            raise NotImplementedError(f"operators of {ns} are those of the op table: others cannot take their place")
+        if ns in ("aten", "prim") and kind == "DEF":
+            raise RuntimeError(
+                f"Only a single TORCH_LIBRARY can be used to register the namespace {ns}; please put all of your "
+                "definitions in a single TORCH_LIBRARY block."
+            )
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
         self._names: list[str] = []
+        self._overrides: list[tuple[str, str]] = []
 
     def define(self, schema: str, alias_analysis: str = "", *, tags: Sequence[typing.Any] = ()) -> str:
         """Declare an operator, and return its name.
@@ -857,11 +861,30 @@ class Library:
         Raises:
             NotImplementedError: If the dispatch key is not that of a device.
         """
+        if self.ns in ("aten", "prim"):
+            self._override(op_name, fn, dispatch_key or self.dispatch_key)
+            return
         name = op_name if isinstance(op_name, str) else op_name.__name__.partition(".")[0]
         impl(f"{self.ns}::{name.rpartition('::')[2]}", dispatch_key or self.dispatch_key or "default", fn)
 
+    def _override(
+        self, op_name: str | _ops.OpOverload | _ops.OpOverloadPacket, fn: Callable[..., typing.Any], key: str
+    ) -> None:
+        """Put a kernel in the place of that of an operator of the op table."""
+        name = op_name if isinstance(op_name, str) else op_name.name() if hasattr(op_name, "name") else str(op_name)
+        name = name.rpartition("::")[2].removeprefix("aten.")
+        key = key or "CompositeImplicitAutograd"
+        packet = getattr(_ops.aten, name.partition(".")[0], None)
+        if packet is None:
+            raise RuntimeError(f"Could not find operator aten::{name}")
+        _torch_dispatch.override(name.removesuffix(".default"), key, fn)
+        self._overrides.append((name.removesuffix(".default"), key))
+
     def _destroy(self):
-        """Remove the operators that this library declared."""
+        """Remove the operators that this library declared, and the kernels that took the place of others."""
+        for name, key in self._overrides:
+            _torch_dispatch.restore(name, key)
+        self._overrides.clear()
         for name in self._names:
             _REGISTRY.pop(f"{self.ns}::{name}", None)
             _ops._remove(self.ns, name)

@@ -3,7 +3,8 @@
 //! Rows of the op table are such calls already. This file is for ops that Rust calls by itself: gradient formulas, and
 //! the parts of rows that autograd sees one by one.
 
-use crate::op::Prim;
+use crate::op::{Layout, Prim};
+use crate::ops::indexing::ScatterKind;
 use crate::ops::scan::ScanKind;
 use crate::{DType, Dims, Scalar, Tensor};
 
@@ -84,9 +85,12 @@ pub fn call(op: &Prim, x: &[&Tensor]) -> Option<Call> {
         }
         Prim::Binary(_) => {
             let name = op.name();
-            let (a, b) = (number(x[0]), number(x[1]));
+            let (a, b) = match (number(x[0]), number(x[1])) {
+                (Some(_), Some(_)) => (None, None),
+                numbers => numbers,
+            };
             let overload = match (name, &a, &b) {
-                (_, Some(_), Some(_)) | ("pow", None, None) => "Tensor_Tensor",
+                ("pow", None, None) => "Tensor_Tensor",
                 ("pow", Some(_), _) => "Scalar",
                 ("pow", _, Some(_)) => "Tensor_Scalar",
                 _ => "Tensor",
@@ -151,6 +155,37 @@ pub fn call(op: &Prim, x: &[&Tensor]) -> Option<Call> {
             let name = if s.accumulate { "index_add.default" } else { "index_copy.default" };
             Call::new(name, vec![At(0), int(s.dim), At(1), At(2)])
         }
+        Prim::Scatter(s) => {
+            let dim = int(s.dim);
+            match (s.kind, number(x[2])) {
+                (ScatterKind::Set, Some(v)) => Call::new("scatter.value", vec![At(0), dim, At(1), v]),
+                (ScatterKind::Set, None) => Call::new("scatter.src", vec![At(0), dim, At(1), At(2)]),
+                (ScatterKind::Add, None) if s.include_self => {
+                    Call::new("scatter_add.default", vec![At(0), dim, At(1), At(2)])
+                }
+                (kind, None) => {
+                    let reduce = match kind {
+                        ScatterKind::Set => return None,
+                        ScatterKind::Add => "sum",
+                        ScatterKind::Mul => "prod",
+                        ScatterKind::Max => "amax",
+                        ScatterKind::Min => "amin",
+                        ScatterKind::Mean => "mean",
+                    };
+                    Call::new("scatter_reduce.two", vec![At(0), dim, At(1), At(2), Value::Text(reduce)])
+                        .with("include_self", boolean(s.include_self))
+                }
+                _ => return None,
+            }
+        }
+        Prim::Pad(p) => {
+            let (pad, value) = (p.by_dimension()?, number(x[1])?);
+            Call::new("constant_pad_nd.default", vec![At(0), Value::Ints(pad), value])
+        }
+        Prim::SliceUpdate(s) => {
+            let (s, end) = (&s.0, s.0.start + s.0.len.saturating_sub(1) * s.0.step + usize::from(s.0.len > 0));
+            Call::new("slice_scatter.default", vec![At(0), At(1), int(s.dim), int(s.start), int(end), int(s.step)])
+        }
         Prim::Index(_) => Call::new("index.Tensor", vec![At(0), Value::Rest(1)]),
         Prim::Sort(s) => Call::new("sort.stable", vec![At(0)])
             .with("stable", boolean(s.stable))
@@ -171,9 +206,14 @@ pub fn call(op: &Prim, x: &[&Tensor]) -> Option<Call> {
             }
             Call::new("slice.Tensor", args)
         }
-        Prim::Reshape(r) => Call::new("view.default", vec![At(0), ints(&r.0)]),
+        Prim::Reshape(r) => {
+            let is_view = op.layout(&Layout::of(x[0])).is_ok();
+            Call::new(if is_view { "view.default" } else { "reshape.default" }, vec![At(0), ints(&r.0)])
+        }
+        Prim::AsStrided(s) if s.own && !x[0].is_contiguous() => return None,
         Prim::AsStrided(s) => {
-            Call::new("as_strided.default", vec![At(0), ints(&s.dims), ints(&s.strides), int(s.offset)])
+            let offset = s.offset + if s.own { x[0].storage_offset() } else { 0 };
+            Call::new("as_strided.default", vec![At(0), ints(&s.dims), ints(&s.strides), int(offset)])
         }
         Prim::Bits(b) => Call::new("view.dtype", vec![At(0), Value::DType(b.to)]),
         Prim::AsReal(_) => Call::new("view_as_real.default", vec![At(0)]),
@@ -226,8 +266,35 @@ pub fn call(op: &Prim, x: &[&Tensor]) -> Option<Call> {
             let zero = Value::Ints(vec![0; n]);
             let (stride, dilation) = (ints(&s.stride[..n]), ints(&s.w_dilation[..n]));
             let groups = int(s.groups);
-            Call::new("convolution.default", vec![At(0), At(1), Nothing, stride, pad, dilation, boolean(false), zero, groups])
+            let bias = if x.len() > 2 { At(2) } else { Nothing };
+            let args = vec![At(0), At(1), bias, stride, pad, dilation, boolean(false), zero, groups];
+            Call::new("convolution.default", args)
         }
         _ => return None,
     })
+}
+
+/// Whether an op consists of no others but itself on the host: factorizations of matrices, and what is made of them.
+pub fn is_whole(op: &Prim) -> bool {
+    matches!(
+        op,
+        Prim::SolveTriangular(_)
+            | Prim::CholeskySolve(_)
+            | Prim::Solve(_)
+            | Prim::Inverse(_)
+            | Prim::Det(_)
+            | Prim::Slogdet(_)
+            | Prim::Cholesky(_)
+            | Prim::LuFactor(_)
+            | Prim::Permutation(_)
+            | Prim::Geqrf(_)
+            | Prim::Qr(_)
+            | Prim::Eigh(_)
+            | Prim::Eig(_)
+            | Prim::Svd(_)
+            | Prim::Pinv(_)
+            | Prim::LdlFactor(_)
+            | Prim::LdlSolve(_)
+            | Prim::MatrixExp(_)
+    )
 }

@@ -10,6 +10,7 @@
 use crate::op::{Outs, Prim};
 use crate::ops::matmul::Dot;
 use crate::{Device, Meta, Place, Rep, Result, Scalar, Tensor, graph, state};
+use std::cell::RefCell;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -107,17 +108,47 @@ fn called(interceptor: &dyn Interceptor, op: &Prim, x: &[&Tensor]) -> Result<Opt
 fn run(interceptor: &dyn Interceptor, op: &Prim, x: &[&Tensor]) -> Result<Outs> {
     let grad = graph::may_need_grad(x);
     if grad && !op.is_view() && !op.has_vjp() {
-        return op.expand(x);
+        return expand(op, x);
     }
-    let Some(mut y) = state::no_grad(|| called(interceptor, op, x))? else { return op.expand(x) };
-    for t in &mut y {
-        // The result may be an operand itself, or a tensor that its maker still uses.
-        if t.requires_grad() || grad && t.has_autograd() {
-            *t = t.shallow_alias()?;
-        }
-    }
+    let is_dense = !x.iter().any(|t| is_foreign(t));
+    // A mode calls an operator on dense tensors, which records its own history.
+    let y = if is_dense { called(interceptor, op, x)? } else { state::no_grad(|| called(interceptor, op, x))? };
+    let mut y = match y {
+        Some(y) if is_dense && y.iter().any(Tensor::requires_grad) => return Ok(y),
+        Some(y) => y,
+        None => state::no_grad(|| expand(op, x))?,
+    };
     if grad {
+        for t in &mut y {
+            // The result may be an operand itself, or a tensor that its maker still uses.
+            if t.has_autograd() {
+                *t = t.shallow_alias()?;
+            }
+        }
         graph::record(op.clone(), x, &y)?;
     }
     Ok(y)
+}
+
+thread_local! {
+    /// The ops whose parts are called now.
+    static EXPANDED: RefCell<Vec<Prim>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Whether an op is a part of itself: the same op on the host.
+pub fn is_own_part(op: &Prim) -> bool {
+    EXPANDED.with_borrow(|all| all.contains(op))
+}
+
+/// Call the ops that an op consists of.
+fn expand(op: &Prim, x: &[&Tensor]) -> Result<Outs> {
+    struct Ends;
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            EXPANDED.with_borrow_mut(|all| all.pop());
+        }
+    }
+    EXPANDED.with_borrow_mut(|all| all.push(op.clone()));
+    let _ends = Ends;
+    op.expand(x)
 }

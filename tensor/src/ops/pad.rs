@@ -33,6 +33,12 @@ impl Pad {
         }
         Ok(p)
     }
+    /// The numbers of elements before and after, the last dimension first, if none is put between others.
+    pub(crate) fn by_dimension(&self) -> Option<Vec<i64>> {
+        let is_outside = self.interior.iter().all(|n| *n == 0);
+        let pairs = self.low.iter().zip(&self.high).rev();
+        is_outside.then(|| pairs.flat_map(|(&low, &high)| [i64::from(low), i64::from(high)]).collect())
+    }
     fn size(&self, i: usize, n: usize) -> i64 {
         let body = if n == 0 { 0 } else { (n as i64 - 1) * (self.interior[i] as i64 + 1) + 1 };
         body + self.low[i] as i64 + self.high[i] as i64
