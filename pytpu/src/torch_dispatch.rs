@@ -43,6 +43,8 @@ thread_local! {
     static MODES: RefCell<Vec<Py<PyAny>>> = const { RefCell::new(Vec::new()) };
     /// Whether no call of this thread is offered to anyone.
     static DISABLED: Cell<bool> = const { Cell::new(false) };
+    /// The values that stand for operands without history, which a row may write.
+    static WRITABLE: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
     /// The parts of a call on tensors without values, while they are looked at.
     static PROBE: RefCell<Option<Vec<Part>>> = const { RefCell::new(None) };
 }
@@ -112,8 +114,10 @@ pub fn serve(o: &'static Overload, call: &Call, parsed: &Parsed) -> Outcome<Opti
             let y = rows.bind(py).call1((name, in_place, stage, &positional, &keywords))?;
             Ok((!y.is(py.NotImplemented())).then_some(y))
         };
-        if is_foreign && !has_mode() && needs_grad && in_place {
-            return write_with_history(py, o, call, &args, &operands).map(Some);
+        // The library writes results over tensors with history by `copy_`.
+        let writes = in_place || name.split('.').next().is_some_and(|name| name.ends_with('_'));
+        if is_foreign && !has_mode() && needs_grad && writes {
+            return Ok(None);
         }
         if !is_foreign || has_mode() || !needs_grad || !parsed.out.is_null() {
             return Ok(ask("any")?.map(Bound::into_ptr));
@@ -139,47 +143,6 @@ pub fn serve(o: &'static Overload, call: &Call, parsed: &Parsed) -> Outcome<Opti
     })
 }
 
-/// Answer an in-place call on a tensor with history: its result is computed, and written over the tensor below autograd.
-fn write_with_history(
-    py: Python<'_>,
-    o: &Overload,
-    call: &Call,
-    args: &Args<'_>,
-    operands: &[&Tensor],
-) -> Outcome<*mut PyObject> {
-    let [target, ..] = operands else { return Err(PyRuntimeError::new_err("an in-place call has no tensor").into()) };
-    if target.requires_grad() && target.is_leaf() {
-        let text = "a leaf Variable that requires grad is being used in an in-place operation.";
-        return Err(PyRuntimeError::new_err(text).into());
-    }
-    // Backward may read the old value, as in PyTorch, which copies it too.
-    let old = state::no_grad(|| target.copy())?;
-    let history = target.history()?;
-    old.set_grad_ref(history, target.output_nr());
-    let values: Vec<Arg<'_>> = args
-        .0
-        .iter()
-        .map(|a| match a {
-            Arg::Tensor(t) if t.is_same(target) => Arg::Tensor(&old),
-            a => *a,
-        })
-        .collect();
-    let Ret::Tensor(y) = (o.row.call)(&Args(&values))? else {
-        return Err(PyRuntimeError::new_err(format!("{}: no in-place form with a gradient", o.row.schema)).into());
-    };
-    let own = call.operands()[0];
-    let [_, ops, _] = answers()?;
-    // SAFETY: the caller holds the objects of the call.
-    let own = unsafe { Bound::<PyAny>::from_borrowed_ptr(py, own) };
-    let values = PyTuple::new(py, [own.clone(), to_python(py, y.shallow_alias()?)?])?;
-    state::no_grad(|| ops.bind(py).call1(("copy_.default", values, PyDict::new(py))))?;
-    target.bump_version();
-    if let Some(history) = y.history()? {
-        target.set_grad_ref(Some(history), y.output_nr());
-    }
-    Ok(own.into_ptr())
-}
-
 /// The history of a call, before its results are known.
 struct History {
     /// The operands.
@@ -198,7 +161,9 @@ impl History {
         let known = |t: &Tensor, list: &[Tensor]| list.iter().position(|f| f.is_same(t));
         let is_read = self.parts_read();
         let mut between: Vec<(Tensor, Tensor)> = Vec::new();
-        for ((op, operands, results), is_read) in self.parts.iter().zip(is_read) {
+        for (part, is_read) in self.parts.iter().zip(is_read) {
+            let (op, operands, results) = part;
+            let has_history = has_history(part);
             let x: Vec<Tensor> = operands
                 .iter()
                 .map(|t| match (known(t, &self.twins), between.iter().find(|(f, _)| f.is_same(t))) {
@@ -216,14 +181,16 @@ impl History {
             let made = |t: &Tensor| known(t, &self.results).map_or_else(|| stand_in(t), |i| y[i].clone());
             let made: Vec<Tensor> = results.iter().map(made).collect();
             between.extend(results.iter().cloned().zip(made.iter().cloned()));
-            foreign::record(op.clone(), &x, &made)?;
+            if has_history {
+                foreign::record(op.clone(), &x, &made)?;
+            }
         }
         Ok(())
     }
     /// For each part, whether backward, or another part that is computed, reads a result that is no result of the row.
     fn parts_read(&self) -> Vec<bool> {
         let mut read: Vec<&Tensor> = Vec::new();
-        for (op, x, y) in &self.parts {
+        for (op, x, y) in self.parts.iter().filter(|part| has_history(part)) {
             let saves = op.saves(u64::MAX);
             read.extend(x.iter().enumerate().filter(|(i, _)| saves.x >> i & 1 == 1).map(|(_, t)| t));
             read.extend(y.iter().enumerate().filter(|(i, _)| saves.y >> i & 1 == 1).map(|(_, t)| t));
@@ -253,15 +220,27 @@ impl History {
     }
 }
 
-/// A tensor in the place of a foreign one, with a device, sizes and strides, and without an object.
-fn stand_in(t: &Tensor) -> Tensor {
-    let meta = Meta { place: foreign::place(t.device()), ..*t.meta() };
-    Tensor::from_device_value_with(&meta, t.strides(), Rep::Foreign.handle(0))
+/// Return whether backward goes through a part. It does not through those of a block without gradients.
+fn has_history((_, _, y): &Part) -> bool {
+    y.iter().any(Tensor::requires_grad)
 }
 
-/// Return whether a tensor is one of [`stand_in`].
+/// The least number of a value that stands for an operand.
+const TWINS: u64 = 1 << 48;
+
+/// A tensor in the place of a foreign one, with a device, sizes and strides, and without an object.
+fn stand_in(t: &Tensor) -> Tensor {
+    numbered(t, 0)
+}
+
+fn numbered(t: &Tensor, id: u64) -> Tensor {
+    foreign::of_value(t.meta(), *t.strides(), Rep::Foreign.handle(id))
+}
+
+/// Return whether a tensor is one of [`stand_in`], or stands for an operand.
 fn is_stand_in(t: &Tensor) -> bool {
-    foreign::is_foreign(t) && t.device_value().is_ok_and(|handle| Rep::id(handle) == 0)
+    let without_object = |handle| Rep::id(handle) == 0 || Rep::id(handle) >= TWINS;
+    foreign::is_foreign(t) && t.device_value().is_ok_and(without_object)
 }
 
 /// Call an op on tensors without values, and note it as a part of the row that is looked at.
@@ -288,13 +267,18 @@ fn called(op: &Prim, x: &[&Tensor]) -> torchtpu_tensor::Result<torchtpu_tensor::
 fn history_of(o: &Overload, args: &Args<'_>) -> Outcome<Option<History>> {
     let originals: Vec<Tensor> = tensors(args).into_iter().cloned().collect();
     let mut twins = Vec::with_capacity(originals.len());
-    for t in &originals {
-        let twin = stand_in(t);
+    let mut writable = Vec::new();
+    for (i, t) in originals.iter().enumerate() {
+        let twin = numbered(t, TWINS + i as u64);
         if t.requires_grad() {
             twin.requires_grad_(true)?;
+        } else {
+            // The call by name writes it, such as running statistics.
+            writable.push(Rep::Foreign.handle(TWINS + i as u64));
         }
         twins.push(twin);
     }
+    WRITABLE.set(writable);
     let mut next = twins.iter();
     let mut twin = |t: &Option<Tensor>| t.as_ref().and_then(|_| next.next().cloned());
     let lists: Vec<Vec<Option<Tensor>>> = args
@@ -551,6 +535,8 @@ struct Entry {
     attributes: Py<PyDict>,
     /// The elements, if the class has them: `_make_subclass`.
     inner: Option<Tensor>,
+    meta: Meta,
+    strides: Dims,
 }
 
 static ENTRIES: Mutex<Option<HashMap<u64, Entry>>> = Mutex::new(None);
@@ -576,11 +562,33 @@ impl Representation for Foreign {
             entry.count += 1;
         }
     }
-    fn overwrite(&self, _: u64, new: u64, _: bool) -> torchtpu_tensor::Result<u64> {
-        // The history of a row that writes over its parts does not follow from them.
-        PROBE.set(None);
-        self.retain(new);
-        Ok(new)
+    fn overwrite(&self, old: u64, new: u64, _: bool) -> torchtpu_tensor::Result<u64> {
+        if Rep::id(old) == 0 || Rep::id(old) >= TWINS {
+            if WRITABLE.with_borrow(|all| all.contains(&old)) {
+                return Ok(old);
+            }
+            // The history of a row that writes over its parts does not follow from them.
+            PROBE.set(None);
+            return Ok(new);
+        }
+        // The object may be a view of others, which its class knows.
+        let of = |handle: u64| {
+            let (meta, strides) = Entries::lock().of(handle).map(|entry| (entry.meta, entry.strides))?;
+            self.retain(handle);
+            Some(foreign::of_value(&meta, strides, handle))
+        };
+        let (Some(target), Some(value)) = (of(old), of(new)) else { return Err(self.absent(Absence::ITEM)) };
+        state::no_grad(|| {
+            Python::attach(|py| {
+                let [_, ops, _] = answers()?;
+                let values = PyTuple::new(py, [to_python(py, target)?, to_python(py, value)?])?;
+                ops.bind(py).call1(("copy_.default", values, PyDict::new(py)))?;
+                Ok(())
+            })
+            .map_err(library_error)
+        })?;
+        self.retain(old);
+        Ok(old)
     }
     fn release(&self, handle: u64) {
         let mut entries = Entries::lock();
@@ -659,10 +667,11 @@ fn new_object<'py>(
     install();
     let id = NEXT.fetch_add(1, Relaxed);
     let attributes = PyDict::new(py);
-    let entry = Entry { count: 1, class: class.clone().unbind(), attributes: attributes.unbind(), inner };
+    let strides = Dims::try_new(strides).or_raise()?;
+    let (class, attributes) = (class.clone().unbind(), attributes.unbind());
+    let entry = Entry { count: 1, class, attributes, inner, meta: *meta, strides };
     Entries::lock().0.get_or_insert_default().insert(id, entry);
-    let meta = Meta { place: foreign::place(meta.place.device), ..*meta };
-    let t = Tensor::from_device_value_with(&meta, strides, Rep::Foreign.handle(id));
+    let t = foreign::of_value(meta, strides, Rep::Foreign.handle(id));
     to_python(py, t)
 }
 

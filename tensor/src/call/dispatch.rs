@@ -367,7 +367,12 @@ fn run_resolved(op: &Prim, x: &[&Tensor], y: &[Tensor]) -> Result<()> {
 pub fn call_view(op: Prim, x: &Tensor) -> Result<Tensor> {
     if is_unusual() {
         notify_observer(&op, &[x]);
-        if let Some(y) = foreign::intercepted(&op, &[x]) {
+        let own = match &op {
+            // History needs the window among the operand's own elements.
+            Prim::AsStrided(w) if !w.own && foreign::is_foreign(x) => w.within(x).map(|w| Prim::AsStrided(Box::new(w))),
+            _ => None,
+        };
+        if let Some(y) = foreign::intercepted(own.as_ref().unwrap_or(&op), &[x]) {
             return y.map(|mut y| y.swap_remove(0));
         }
     }

@@ -9,7 +9,7 @@
 
 use crate::op::{Outs, Prim};
 use crate::ops::matmul::Dot;
-use crate::{Device, Meta, Place, Rep, Result, Scalar, Tensor, graph, state};
+use crate::{Device, Dims, Meta, Place, Rep, Result, Scalar, Tensor, graph, state};
 use std::cell::RefCell;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
@@ -55,6 +55,12 @@ pub fn ones_like(x: &Tensor) -> Result<Tensor> {
         Some(interceptor) => interceptor.ones_like(x),
         None => Tensor::full_meta(&made_dense(x.meta()), Scalar::Int(1)),
     }
+}
+
+/// The foreign tensor of a value, with strides that may leave gaps or repeat elements. It takes over the reference to the
+/// value.
+pub fn of_value(meta: &Meta, strides: Dims, handle: u64) -> Tensor {
+    Tensor::from_laid_out_value(&Meta { place: place(meta.place.device), ..*meta }, strides, handle)
 }
 
 /// The place of foreign tensors on a device.

@@ -343,6 +343,10 @@ impl Node {
     pub fn user_function(&self) -> Option<&dyn BackwardFn> {
         if let Rule::Function(f) = &self.rule { Some(&**f) } else { None }
     }
+    /// The op of a node that an op made.
+    pub(crate) fn prim(&self) -> Option<&Prim> {
+        if let Rule::Op(op) = &self.rule { Some(op) } else { None }
+    }
     /// Store a gradient for `.grad` of output `nr`.
     pub fn keep_grad(&self, nr: u32, g: Tensor) {
         let slot = {

@@ -28,7 +28,7 @@ mod word;
 pub use autograd::{GradRef, LeafEdge};
 
 use crate::view::ViewInfo;
-use crate::{Dims, Error, ErrorKind, Held, Meta, Result};
+use crate::{Dims, Error, ErrorKind, Held, Meta, Rep, Result};
 use pool::{ROOM, class_of, put_block, take_block};
 use std::any::Any;
 use std::mem::{MaybeUninit, offset_of};
@@ -370,6 +370,12 @@ impl Tensor {
         }
     }
 
+    /// [`from_device_value`](Self::from_device_value) with strides that may leave gaps or repeat elements.
+    pub(crate) fn from_laid_out_value(meta: &Meta, strides: Dims, handle: u64) -> Tensor {
+        let bytes = reach(&meta.dims, &strides) * meta.dtype.size_bytes();
+        Tensor::build(meta, 0, Storage::new(handle, bytes, Owner::Device, 0)).laid_out(strides)
+    }
+
     /// A tensor on memory of another owner, which `keep` keeps alive.
     ///
     /// # Safety
@@ -424,8 +430,16 @@ impl Tensor {
     /// before it passes the tensor on. The strides must reach the same elements of memory without gaps, in another
     /// order of dimensions. Values that the memory already holds must all be equal.
     #[cold]
-    pub(crate) fn with_strides(mut self, strides: Dims) -> Tensor {
+    pub(crate) fn with_strides(self, strides: Dims) -> Tensor {
+        if self.place().rep == Rep::Foreign {
+            return self; // its maker has said how it is laid out
+        }
         assert!(reach(self.dims(), &strides) <= reach(self.dims(), self.strides()), "strides leave the memory");
+        self.laid_out(strides)
+    }
+
+    /// [`Tensor::with_strides`] for a tensor without memory, whose strides may leave gaps.
+    pub(crate) fn laid_out(mut self, strides: Dims) -> Tensor {
         let h = self.unshared();
         h.contiguous =
             *h.flags.get_mut() & (CONJUGATED | NEGATED) == 0 && torchtpu_kernels::is_contiguous(&h.meta.dims, &strides);

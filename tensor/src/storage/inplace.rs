@@ -5,7 +5,8 @@
 //! writes directly. An op that changes some elements, such as `index_copy_`, writes only these; see [`update`].
 
 use crate::schema::{Args, Row};
-use crate::{DType, Dims, Error, GradRef, Result, Scalar, Tensor, dispatch, scalar, state, view};
+use crate::op::Prim;
+use crate::{DType, Dims, Error, GradRef, Result, Scalar, Tensor, dispatch, foreign, scalar, state, view};
 use smallvec::SmallVec;
 
 /// Refuse to write an inference tensor outside of inference mode.
@@ -127,6 +128,15 @@ fn check_history(x: &Tensor) -> Result<()> {
         }
     }
     match x.grad_ref() {
+        // The history of the tensor that it views would not see the write.
+        Some(GradRef::Node(n)) if foreign::is_foreign(x) && n.prim().is_some_and(Prim::is_view) => {
+            Err(Error::not_implemented(format!(
+                "a view of a tensor whose class answers calls itself is being modified in place, and requires a \
+                gradient ({}). Write without a gradient (torch.no_grad), or make the result anew, with torch.where or \
+                torch.cat.",
+                n.name()
+            )))
+        }
         Some(GradRef::Leaf(l)) if l.requires_grad() => {
             Err(Error::runtime("a leaf Variable that requires grad is being used in an in-place operation."))
         }
