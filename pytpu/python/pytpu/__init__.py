@@ -107,6 +107,7 @@ _LAZY_MODULES = {
     "cuda",
     "distributed",
     "distributions",
+    "export",
     "fft",
     "func",
     "fx",

@@ -1,11 +1,8 @@
 """``torch._ops``: the classes of operators."""
 
-from ._absent import absent_class
+from ._higher_order_ops._operators import HigherOrderOperator as HigherOrderOperator
 from .ops import OpOverload, OpOverloadPacket as OpOverloadPacket, _Namespace
 
-HigherOrderOperator = absent_class(
-    "torch._ops.HigherOrderOperator", "operators that take functions are written as functions here"
-)
 OperatorBase = OpOverload
 _OpNamespace = _Namespace
 

@@ -98,10 +98,10 @@ class OpOverloadPacket(_Unique):
         self.__module__ = f"torch._ops.{namespace}"
         self._qualified_op_name = f"{namespace}::{name}"
         self._op = op
-        schemas = _aten.SCHEMAS.get(name) if namespace == "aten" else None
+        schemas = _schemas_of_python(name) if namespace == "aten" else None
         self._out_texts = {}
         #: Whether Python computes it, so that the table does not offer its calls.
-        self._is_python = schemas is not None or namespace not in ("aten", "prims")
+        self._is_python = namespace not in ("aten", "prims") or (schemas is not None and _python_op(name) is not None)
         self._schemas = schemas or (_C._schemas(name) if namespace == "aten" else [name])
         self._texts = _schemas_of_text.of_aten(name, self._schemas) if namespace == "aten" else _texts_of(op, name)
 
@@ -147,13 +147,11 @@ class OpOverloadPacket(_Unique):
 # Operators that libraries name in tables and in policies of selective checkpointing, and that have no function of this
 # name.
 _NAMES_ONLY = {
-    "_convolution",
     "_pin_memory",
     "_sparse_addmm",
     "_sparse_mm_reduce_impl",
     "_scaled_mm",
     "_grouped_mm",
-    "copy_",
     "_scaled_dot_product_flash_attention",
     "_scaled_dot_product_efficient_attention",
     "_scaled_dot_product_cudnn_attention",
@@ -164,11 +162,22 @@ _NAMES_ONLY = {
 }
 
 
+def _schemas_of_python(name):
+    """Return the schemas of an operator of aten that is no row, or ``None``."""
+    from . import _aten_methods
+
+    return _aten.SCHEMAS.get(name) or _aten_methods.SCHEMAS.get(name)
+
+
+def _python_op(name):
+    """Return the function of an operator of aten that Python computes, or ``None``."""
+    from . import _aten_methods
+
+    return getattr(_aten, name, None) if name in _aten.SCHEMAS else _aten_methods.find(name)
+
+
 def _rare_op(name):
-    """The operators of aten that libraries name. They call only a few of them."""
-    if name in ("sym_size", "sym_stride", "sym_numel", "sym_storage_offset"):
-        method = getattr(_C.Tensor, name.removeprefix("sym_"))
-        return lambda self, *dim: method(self, *dim)
+    """Return the operators of aten that are neither rows nor methods. Libraries name more than they call."""
     if name == "_int_mm":
         from ._rare import _int_mm
 
@@ -202,8 +211,7 @@ class _Namespace:
     def __getattr__(self, name):
         op = None
         if self._name == "aten" and not name.startswith("__"):
-            op = getattr(_aten, name, None) if name in _aten.SCHEMAS else None
-            op = op or getattr(_C._ops, name, None) or getattr(_C.Tensor, name, None)
+            op = _python_op(name) or getattr(_C._ops, name, None) or getattr(_C.Tensor, name, None)
             op = _rare_op(name) if op is None else op
         elif self._name in ("_c10d_functional", "c10d_functional") and not name.startswith("__"):
             from .distributed import _functional_ops
@@ -215,6 +223,10 @@ class _Namespace:
             from .distributed import _functional_ops
 
             op = _functional_ops.IN_PLACE.get(name)
+        elif self._name == "higher_order" and not name.startswith("__"):
+            from ._higher_order_ops import _operators
+
+            return _operators.find(name)
         elif self._name == "profiler" and name in ("_record_function_enter", "_record_function_enter_new"):
             op = _enter_block
         elif self._name == "profiler" and name == "_record_function_exit":

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from .. import _C
 from .._C import Tensor
+from .._size import Size
 from ..overrides import TorchFunctionMode
 from ..utils.weak import WeakTensorKeyDictionary
 
@@ -106,7 +107,29 @@ class FakeTensor(Tensor, metaclass=_FakeTensorMeta):
         """The device."""
         return self.device
 
+    @property
+    def shape(self) -> typing.Any:  # type: ignore[override]
+        """The sizes. In a description of `torch.export`, those that may change are `torch.SymInt`."""
+        symbolic = self.__dict__.get("_symbolic")
+        return _plain_shape(self) if symbolic is None else symbolic[0]
 
+    def size(self, dim: int | None = None) -> typing.Any:  # type: ignore[override]
+        """The sizes, or the size of one dimension."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def stride(self, dim: int | None = None) -> typing.Any:  # type: ignore[override]
+        """The strides, or the stride of one dimension."""
+        symbolic = self.__dict__.get("_symbolic")
+        if symbolic is None:
+            return super().stride() if dim is None else super().stride(dim)
+        return symbolic[1] if dim is None else symbolic[1][dim]
+
+    def _describe(self, sizes: typing.Any, strides: typing.Any) -> None:
+        """Set sizes and strides that may be symbols. Ops read the plain ones."""
+        self.__dict__["_symbolic"] = tuple.__new__(Size, sizes), tuple(strides)
+
+
+_plain_shape = Tensor.shape.__get__  # type: ignore[attr-defined]
 _C._set_class("fake", FakeTensor)
 
 

@@ -567,7 +567,8 @@ class _Writer:
             core = self.color["red"](_dtype_abbreviation(value.dtype)) + self.color["blue"](_sizes(value.shape))
             core += self.color["dim_blue"](_sizes(value.stride()) if self.include_stride else "")
             core += self.color["dim_green"](str(value.device) if self.include_device else "")
-            return f': "{core}"' if type(value) is torch.Tensor else f': "{type(value).__name__}({core})"'
+            is_plain = type(value) is torch.Tensor or torch._C._is_fake(value)
+            return f': "{core}"' if is_plain else f': "{type(value).__name__}({core})"'
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return f': "Sym({CodeGen._sym_repr(value)})"'
         if isinstance(value, TensorMetadata):

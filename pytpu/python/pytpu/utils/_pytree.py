@@ -1,12 +1,15 @@
 """``torch.utils._pytree``: trees of tuples, lists, dicts and registered classes, which can be flattened and rebuilt.
 
-This module is private in PyTorch, but libraries register their output classes with it. Specs are not serialized here.
+This module is private in PyTorch, but libraries register their output classes with it.
 """
 
 import dataclasses
+import json
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+from .._size import Size
 
 __all__ = [
     "Context",
@@ -22,6 +25,8 @@ __all__ = [
     "is_structseq_instance",
     "key_get",
     "keystr",
+    "register_constant",
+    "register_dataclass",
     "register_pytree_node",
     "tree_all",
     "tree_all_only",
@@ -40,6 +45,8 @@ __all__ = [
     "tree_map_with_path",
     "tree_structure",
     "tree_unflatten",
+    "treespec_dumps",
+    "treespec_loads",
 ]
 
 PyTree = Any
@@ -217,6 +224,12 @@ def _list_flatten_with_keys(d):
     return _sequence_keys(d), None
 
 
+def _size_unflatten(values, context):
+    # The values may be anything while a tree is mapped.
+    values = list(values)
+    return Size(values) if all(isinstance(v, int) for v in values) else tuple(values)
+
+
 for _node in (
     NodeDef(list, _list_flatten, _list_unflatten, _list_flatten_with_keys),
     NodeDef(tuple, _tuple_flatten, _tuple_unflatten, _list_flatten_with_keys),
@@ -225,10 +238,83 @@ for _node in (
     NodeDef(defaultdict, _defaultdict_flatten, _defaultdict_unflatten, _defaultdict_flatten_with_keys),
     NodeDef(deque, _deque_flatten, _deque_unflatten, lambda d: (_sequence_keys(d), d.maxlen)),
     NodeDef(namedtuple, _namedtuple_flatten, _namedtuple_unflatten, _namedtuple_flatten_with_keys),
+    NodeDef(Size, _tuple_flatten, _size_unflatten, _list_flatten_with_keys),
 ):
     SUPPORTED_NODES[_node.type] = _node
 
 BUILTIN_TYPES = frozenset(SUPPORTED_NODES)
+
+
+class _SerializeNodeDef(NamedTuple):
+    """The name of a class in written specs, and the functions that write its context and read it."""
+
+    typ: type
+    serialized_type_name: str
+    to_dumpable_context: Callable | None
+    from_dumpable_context: Callable | None
+
+
+NO_SERIALIZED_TYPE_NAME_FOUND = "NO_SERIALIZED_TYPE_NAME_FOUND"
+SUPPORTED_SERIALIZED_TYPES = {}
+SERIALIZED_TYPE_TO_PYTHON_TYPE = {}
+
+
+def _register_serialized(cls, name, to_dumpable_context=None, from_dumpable_context=None):
+    if (to_dumpable_context is None) is not (from_dumpable_context is None):
+        raise ValueError(
+            f"Both to_dumpable_context and from_dumpable_context for {cls} must be None or registered."
+        )
+    name = NO_SERIALIZED_TYPE_NAME_FOUND if name is None else name
+    SUPPORTED_SERIALIZED_TYPES[cls] = _SerializeNodeDef(cls, name, to_dumpable_context, from_dumpable_context)
+    SERIALIZED_TYPE_TO_PYTHON_TYPE[name] = cls
+
+
+def _namedtuple_serialize(context):
+    known = SUPPORTED_SERIALIZED_TYPES.get(context)
+    if known is None:
+        raise NotImplementedError(
+            f"Can't serialize TreeSpec of namedtuple class {context} because we didn't register a "
+            "serialized_type_name. Please register using `_register_namedtuple`."
+        )
+    return known.serialized_type_name
+
+
+def _namedtuple_deserialize(name):
+    if name not in SERIALIZED_TYPE_TO_PYTHON_TYPE:
+        raise NotImplementedError(
+            f"Can't deserialize TreeSpec of namedtuple class {name} because we couldn't find a serialized name."
+        )
+    return SERIALIZED_TYPE_TO_PYTHON_TYPE[name]
+
+
+_FACTORIES = {cls.__name__: cls for cls in (int, float, str, bool, list, dict, tuple, set)}
+
+
+def _defaultdict_serialize(context):
+    factory, keys = context
+    return {
+        "default_factory_module": factory.__module__,
+        "default_factory_name": factory.__qualname__,
+        "dict_context": keys,
+    }
+
+
+def _defaultdict_deserialize(context):
+    # A spec may come from a file, so that it names no other functions than these.
+    name = context["default_factory_name"]
+    if context["default_factory_module"] != "builtins" or name not in _FACTORIES:
+        raise NotImplementedError(f"a defaultdict of {context['default_factory_module']}.{name} is not read from files")
+    return [_FACTORIES[name], context["dict_context"]]
+
+
+_register_serialized(tuple, "builtins.tuple")
+_register_serialized(list, "builtins.list")
+_register_serialized(dict, "builtins.dict")
+_register_serialized(namedtuple, "collections.namedtuple", _namedtuple_serialize, _namedtuple_deserialize)
+_register_serialized(OrderedDict, "collections.OrderedDict")
+_register_serialized(defaultdict, "collections.defaultdict", _defaultdict_serialize, _defaultdict_deserialize)
+_register_serialized(deque, "collections.deque")
+_register_serialized(Size, "torch.Size")
 
 
 def register_pytree_node(
@@ -250,6 +336,7 @@ def register_pytree_node(
     """
     if cls in SUPPORTED_NODES:
         raise ValueError(f"{cls} is already registered as pytree node.")
+    _register_serialized(cls, serialized_type_name, to_dumpable_context, from_dumpable_context)
     SUPPORTED_NODES[cls] = NodeDef(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn)
 
 
@@ -266,7 +353,74 @@ def _register_pytree_node(
     flatten_with_keys_fn=None,
 ):
     """Register a class, as ``register_pytree_node`` does under its old name."""
-    register_pytree_node(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn=flatten_with_keys_fn)
+    register_pytree_node(
+        cls,
+        flatten_fn,
+        unflatten_fn,
+        serialized_type_name=serialized_type_name,
+        to_dumpable_context=to_dumpable_context,
+        from_dumpable_context=from_dumpable_context,
+        flatten_with_keys_fn=flatten_with_keys_fn,
+    )
+
+
+def _register_namedtuple(cls, *, serialized_type_name):
+    """Give a class of named tuples a name in written specs."""
+    _register_serialized(cls, serialized_type_name)
+
+
+def register_dataclass(cls, *, field_names=None, drop_field_names=None, serialized_type_name=None):
+    """Register a dataclass. Its fields are the children, except those that are ``None``.
+
+    Args:
+        cls: the class.
+        field_names: the fields that are children. ``None`` are all that ``__init__`` takes.
+        drop_field_names: fields that are left out.
+        serialized_type_name: the name of the class in written specs.
+
+    Raises:
+        ValueError: If the class is no dataclass, or a field is none of it.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from torch.utils import _pytree as pytree
+        >>> @dataclass
+        ... class Point:
+        ...     x: int
+        ...     y: int
+        >>> pytree.register_dataclass(Point)
+        >>> pytree.tree_map(lambda v: v + 1, Point(1, 2))
+        Point(x=2, y=3)
+    """
+    if not dataclasses.is_dataclass(cls) or not isinstance(cls, type):
+        raise ValueError(f"register_dataclass() can only be used with dataclasses, got {cls}")
+    known = [field.name for field in dataclasses.fields(cls) if field.init]
+    names = known if field_names is None else list(field_names)
+    names = [name for name in names if name not in set(drop_field_names or ())]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(f"field_names of {cls} include {unknown}, which are no fields that __init__ takes")
+
+    def flatten(obj):
+        values = {name: getattr(obj, name) for name in names}
+        there = [name for name in names if values[name] is not None]
+        return [values[name] for name in there], [there, [name for name in names if values[name] is None]]
+
+    def unflatten(values, context):
+        there, absent = context
+        return cls(**dict(zip(there, values)), **dict.fromkeys(absent))
+
+    def flatten_with_keys(obj):
+        values, context = flatten(obj)
+        return [(GetAttrKey(name), value) for name, value in zip(context[0], values)], context
+
+    register_pytree_node(
+        cls,
+        flatten,
+        unflatten,
+        serialized_type_name=serialized_type_name,
+        flatten_with_keys_fn=flatten_with_keys,
+    )
 
 
 def register_constant(cls):
@@ -287,6 +441,9 @@ def register_constant(cls):
 def _deregister_pytree_node(cls):
     """Undo ``register_pytree_node``."""
     del SUPPORTED_NODES[cls]
+    known = SUPPORTED_SERIALIZED_TYPES.pop(cls, None)
+    if known is not None:
+        SERIALIZED_TYPE_TO_PYTHON_TYPE.pop(known.serialized_type_name, None)
 
 
 def _get_node_type(tree):
@@ -624,3 +781,84 @@ def key_get(obj, kp):
     for key in kp:
         obj = key.get(obj)
     return obj
+
+
+_PROTOCOL = 1
+
+
+def treespec_dumps(treespec, protocol=None):
+    """Return a spec as a text of JSON.
+
+    Args:
+        treespec: the spec.
+        protocol: the version of the format: 1.
+
+    Raises:
+        NotImplementedError: If a class has no name for it.
+        TypeError: If the context of a class is no JSON.
+        ValueError: If there is no such version.
+    """
+    if not isinstance(treespec, TreeSpec):
+        raise TypeError(f"Expected `treespec` to be an instance of TreeSpec but got item of type {type(treespec)}.")
+    if protocol not in (None, _PROTOCOL):
+        raise ValueError(f"Unknown protocol {protocol}. Available protocols: {[_PROTOCOL]}")
+    return json.dumps([_PROTOCOL, _dumped(treespec)])
+
+
+def _dumped(spec):
+    if spec.is_leaf():
+        return {"type": None, "context": None, "children_spec": []}
+    known = SUPPORTED_SERIALIZED_TYPES.get(spec.type)
+    if known is None:
+        raise NotImplementedError(f"Serializing {spec.type} in pytree is not registered.")
+    if known.serialized_type_name == NO_SERIALIZED_TYPE_NAME_FOUND:
+        raise NotImplementedError(
+            f"No registered serialization name for {spec.type} found. Please update your _register_pytree_node call "
+            "with a `serialized_type_name` kwarg."
+        )
+    if known.to_dumpable_context is not None:
+        context = known.to_dumpable_context(spec._context)
+    else:
+        try:
+            context = json.dumps(spec._context)
+        except TypeError:
+            raise TypeError(
+                "Unable to serialize context. Please make the context json dump-able, or register a custom serializer "
+                "using _register_pytree_node."
+            ) from None
+    children = [_dumped(child) for child in spec._children]
+    return {"type": known.serialized_type_name, "context": context, "children_spec": children}
+
+
+def treespec_loads(serialized):
+    """Return the spec that ``treespec_dumps`` wrote.
+
+    Raises:
+        NotImplementedError: If a class in it is not registered.
+        ValueError: If the text is none of it.
+    """
+    protocol, written = json.loads(serialized)
+    if protocol != _PROTOCOL:
+        raise ValueError(f"Unknown protocol {protocol}. Available protocols: {[_PROTOCOL]}")
+    return _loaded(written)
+
+
+def _loaded(written):
+    name, context = written["type"], written["context"]
+    if name is None:
+        return _LEAF
+    cls = SERIALIZED_TYPE_TO_PYTHON_TYPE.get(name)
+    if cls is None or name == NO_SERIALIZED_TYPE_NAME_FOUND:
+        raise NotImplementedError(
+            f"Deserializing {name} in pytree failed because the serialized type is not registered in this process. If "
+            "this type is defined in another package, import that package before loading this artifact so its pytree "
+            "registrations run. If you control the type, register it with `torch.utils._pytree.register_pytree_node("
+            "..., serialized_type_name=...)` or `torch.export.register_dataclass(..., serialized_type_name=...)` "
+            f"before deserializing. The `serialized_type_name` must match {name!r}."
+        )
+    known = SUPPORTED_SERIALIZED_TYPES[cls]
+    if known.from_dumpable_context is not None:
+        context = known.from_dumpable_context(context)
+    else:
+        context = json.loads(context)
+    return TreeSpec(cls, context, [_loaded(child) for child in written["children_spec"]])
