@@ -43,10 +43,11 @@ class Atom:
     def __hash__(self) -> int:
         return hash(self._key())
 
-    def __repr__(self) -> str:
+    def srepr(self) -> str:
+        """Return the text that `parse` reads."""
         if self.args is None:
             return f"Symbol({', '.join([repr(self.name), *(f'{key}={value}' for key, value in self.assumptions)])})"
-        return f"{self.name}({', '.join(map(repr, self.args))})"
+        return f"{self.name}({', '.join(arg.srepr() for arg in self.args)})"
 
     def __str__(self) -> str:
         if self.args is None:
@@ -121,7 +122,8 @@ class Expr:
             factors = []
             for atom in dict.fromkeys(monomial):
                 power = monomial.count(atom)
-                factors.append(str(atom) if power == 1 else f"{atom}**{power}")
+                shown_atom = f"({atom})" if atom.name in _INFIX and len(self.terms) > 1 else str(atom)
+                factors.append(shown_atom if power == 1 else f"{shown_atom}**{power}")
             size = abs(value)
             if size != 1 or not factors:
                 factors.insert(0, str(size))
@@ -129,10 +131,13 @@ class Expr:
             shown += (f" {sign} " if shown else sign.replace("+", "")) + "*".join(factors)
         return shown or "0"
 
-    def __repr__(self) -> str:
+    __repr__ = __str__
+
+    def srepr(self) -> str:
+        """Return the text that `parse` reads."""
         terms = []
         for monomial, value in self._ordered():
-            factors = [repr(atom) for atom in monomial]
+            factors = [atom.srepr() for atom in monomial]
             if value != 1 or not factors:
                 written = f"Integer({value})"
                 if isinstance(value, Fraction):

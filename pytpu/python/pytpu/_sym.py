@@ -59,7 +59,7 @@ class SymInt(int):
         return format(str(self), spec)
 
     def __reduce__(self) -> Any:
-        return _made, (int(self), repr(self.node.expr))
+        return _made, (int(self), self.node.expr.srepr())
 
 
 def _made(hint: int, text: str) -> SymInt:

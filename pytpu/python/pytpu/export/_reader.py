@@ -233,7 +233,9 @@ class GraphReader:
             elif kwargs and schema_names is not None:
                 kwargs[named["name"]] = value
             else:
-                args.append(value)
+                # Operators that call graphs have tuples of operands.
+                is_list = isinstance(value, list) and isinstance(target, HigherOrderOperator)
+                args.append(tuple(value) if is_list else value)
         outputs = [union(output) for output in written["outputs"]]
         name = written.get("name") or self._name_of(outputs, target)
         if name is not None:
@@ -287,8 +289,6 @@ class GraphReader:
             elif kind in ("as_sym_int", "as_sym_bool", "as_sym_float"):
                 described.append(self._item(node, i, union(value)[1]))
             elif kind == "as_tensors":
-                with self.graph.inserting_after(node):
-                    pass
                 inner = self.graph.create_node("call_function", operator.getitem, (node, i))
                 inner.meta["val"] = [self._item(inner, j, item["name"]) for j, item in enumerate(value)]
                 described.append(inner.meta["val"])

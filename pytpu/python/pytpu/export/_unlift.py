@@ -430,11 +430,12 @@ def _assign(module: torch.nn.Module, path: str, value: Any, spec: Any) -> None:
         if name not in module._modules:
             module.add_module(name, torch.nn.Module())
         module = module._modules[name]  # type: ignore[assignment]
+    if hasattr(module, last):
+        delattr(module, last)
     if isinstance(value, torch.nn.Parameter):
         module.register_parameter(last, value)
-    elif isinstance(value, torch.Tensor):
-        is_state = spec.kind == InputKind.BUFFER and spec.persistent is not False
-        module.register_buffer(last, value, persistent=is_state)
+    elif spec.kind == InputKind.BUFFER:
+        module.register_buffer(last, value, persistent=spec.persistent is not False)
     else:
         setattr(module, last, value)
 
@@ -489,6 +490,9 @@ def unlifted(program: ExportedProgram, check_guards: bool) -> fx.GraphModule:
     assert spec.in_spec is not None
     graph._codegen = _PyTreeCodeGen(_PyTreeInfo(_argument_names(program), spec.in_spec, spec.out_spec))
     module = fx.GraphModule(root, graph)
+    for node, value in weights.items():
+        # `GraphModule` made buffers of all tensors.
+        _assign(module, str(specs[node].target), value, specs[node])
     module.meta.update(program.graph_module.meta)
     module._in_spec, module._out_spec = spec.in_spec, spec.out_spec  # type: ignore[assignment]
     module.__dict__["range_constraints"] = program.range_constraints
