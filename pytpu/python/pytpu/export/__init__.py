@@ -10,10 +10,9 @@ import os
 import zipfile
 from typing import Any
 
-import pytpu as torch
-
 from ..utils import _pytree as pytree
 from .decomp_utils import CustomDecompTable
+from .dynamic_shapes import AdditionalInputs, Constraint, Dim, ShapesCollection, dims
 from .exported_program import (
     ExportedProgram,
     ModuleCallEntry,
@@ -21,18 +20,27 @@ from .exported_program import (
     default_decompositions,
 )
 from .graph_signature import ExportBackwardSignature, ExportGraphSignature
+from .unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
 
 __all__ = [
+    "AdditionalInputs",
+    "Constraint",
     "CustomDecompTable",
+    "Dim",
     "ExportBackwardSignature",
     "ExportGraphSignature",
     "ExportedProgram",
+    "FlatArgsAdapter",
     "ModuleCallEntry",
     "ModuleCallSignature",
+    "ShapesCollection",
+    "UnflattenedModule",
     "default_decompositions",
+    "dims",
     "load",
     "register_dataclass",
     "save",
+    "unflatten",
 ]
 
 
