@@ -190,7 +190,9 @@ def _filled(name: str) -> Callable[..., Tensor]:
     return function
 
 
-def _scalar_tensor(s: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None) -> Tensor:
+def _scalar_tensor(
+    s: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None
+) -> Tensor:
     return torch.full((), s, dtype=torch.get_default_dtype() if dtype is None else dtype, device=device)
 
 
@@ -385,24 +387,24 @@ def _fft_c2r(self: Tensor, dim: Sequence[int], normalization: int, last_dim_size
     return _scaled(made, dim, normalization, made.shape)
 
 
-def _linalg_det(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # noqa: N803
+def _linalg_det(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     lu, pivots = torch.linalg.lu_factor(A)
     return torch.linalg.det(A), lu, pivots
 
 
-def _linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # noqa: N803
+def _linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     sign, logabsdet = torch.linalg.slogdet(A)
     return sign, logabsdet, *torch.linalg.lu_factor(A)
 
 
-def _linalg_eigh(A: Tensor, UPLO: str = "L", compute_v: bool = True) -> tuple[Tensor, Tensor]:  # noqa: N803
+def _linalg_eigh(A: Tensor, UPLO: str = "L", compute_v: bool = True) -> tuple[Tensor, Tensor]:
     if compute_v:
         return tuple(torch.linalg.eigh(A, UPLO))
     return torch.linalg.eigvalsh(A, UPLO), A.new_empty([0])
 
 
 def _linalg_svd(
-    A: Tensor,  # noqa: N803
+    A: Tensor,
     full_matrices: bool = False,
     compute_uv: bool = True,
     *,

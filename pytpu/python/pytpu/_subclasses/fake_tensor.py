@@ -124,9 +124,14 @@ class FakeTensor(Tensor, metaclass=_FakeTensorMeta):
             return super().stride() if dim is None else super().stride(dim)
         return symbolic[1] if dim is None else symbolic[1][dim]
 
-    def _describe(self, sizes: typing.Any, strides: typing.Any) -> None:
-        """Set sizes and strides that may be symbols. Ops read the plain ones."""
-        self.__dict__["_symbolic"] = tuple.__new__(Size, sizes), tuple(strides)
+    def storage_offset(self) -> typing.Any:
+        """The position of the first element in the storage."""
+        symbolic = self.__dict__.get("_symbolic")
+        return super().storage_offset() if symbolic is None else symbolic[2]
+
+    def _describe(self, sizes: typing.Any, strides: typing.Any, offset: typing.Any = 0) -> None:
+        """Set sizes, strides and an offset that may be symbols. Ops read the plain ones."""
+        self.__dict__["_symbolic"] = tuple.__new__(Size, sizes), tuple(strides), offset
 
 
 _plain_shape = Tensor.shape.__get__  # type: ignore[attr-defined]

@@ -5,6 +5,7 @@ The form is PyTorch's. A value of several kinds is a dict with one key, the kind
 
 from __future__ import annotations
 
+import json
 import keyword
 import operator
 import re
@@ -19,7 +20,7 @@ from .._ops import HigherOrderOperator, OpOverload
 from .._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from ..utils import _pytree as pytree
 from . import graph_signature as _signature
-from ._operators import SYMBOLIC, SYMBOLIC_NAMES
+from ._operators import SYMBOLIC_NAMES
 from ._verifier import load_verifier
 from .exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
 
@@ -140,8 +141,10 @@ class GraphReader:
         made = FakeTensor(self.mode, plain, device_of(written["device"]))
         if written["requires_grad"]:
             made.requires_grad_()
-        if any(isinstance(s, torch.SymInt) for s in (*sizes, *strides)):
-            made._describe(sizes, strides)
+        offset = self.symbolic(written["storage_offset"])
+        is_plain = not any(isinstance(s, torch.SymInt) for s in (*sizes, *strides, offset))
+        if not is_plain or offset or made.stride() != tuple(strides):
+            made._describe(sizes, strides, offset)
         return made
 
     def described(self, name: str) -> Any:
@@ -228,7 +231,9 @@ class GraphReader:
                 is_keyword = named["name"] not in schema_names
             if is_keyword:
                 kwargs[named["name"]] = value
-            elif schema_names is not None and len(args) < len(schema_names) and schema_names[len(args)] != named["name"]:
+            elif (
+                schema_names is not None and len(args) < len(schema_names) and schema_names[len(args)] != named["name"]
+            ):
                 kwargs[named["name"]] = value
             elif kwargs and schema_names is not None:
                 kwargs[named["name"]] = value
@@ -355,8 +360,10 @@ class GraphReader:
                 found[key] = tuple(value.split(";"))
             elif key == "source_fn_stack":
                 found[key] = [tuple(pair.split(",", 1)) for pair in value.split(";") if pair]
-            elif key in ("custom", "from_node"):
-                found[f"_written_{key}"] = value
+            elif key == "custom":
+                found[key] = json.loads(value)
+            elif key == "from_node":
+                found["_written_from_node"] = value
             else:
                 found[key] = value
         return found
@@ -399,7 +406,7 @@ _ARGUMENTS: dict[str, Callable[[GraphReader, Any], Any]] = {
     "as_strings": lambda self, value: list(value),
     "as_bool": lambda self, value: value,
     "as_bools": lambda self, value: list(value),
-    "as_complex": lambda self, value: complex(value["real"], value["imag"]),
+    "as_complex": lambda self, value: complex(float(value["real"]), float(value["imag"])),
     "as_sym_int": lambda self, value: self._symbolic_argument(value),
     "as_sym_ints": lambda self, value: [self._symbolic_argument(item) for item in value],
     "as_sym_float": lambda self, value: self._symbolic_argument(value),

@@ -109,16 +109,12 @@ def check_inputs(
         elif isinstance(described, torch.SymInt):
             _check_size(described, leaf, ranges, known, where)
         elif isinstance(described, (int, float, str)):
-            same = type(leaf) is type(described) and (
-                leaf == described or (leaf != leaf and described != described)
-            )
+            same = type(leaf) is type(described) and (leaf == described or (leaf != leaf and described != described))
             if not same:
                 raise RuntimeError(f"Expected input at {where} to be equal to {described}, but got {leaf}")
 
 
-def _check_size(
-    expected: Any, size: int, ranges: Mapping[Any, Any], known: dict[str, int], where: str
-) -> None:
+def _check_size(expected: Any, size: int, ranges: Mapping[Any, Any], known: dict[str, int], where: str) -> None:
     if not isinstance(expected, torch.SymInt):
         if size != expected:
             raise RuntimeError(
@@ -137,7 +133,9 @@ def _check_size(
         if solved is not None:
             name, value = solved
             if value.denominator != 1 if hasattr(value, "denominator") else False:
-                raise RuntimeError(f"Expected input {where} = {size} to be of the form {expr}, where {name} is an integer")
+                raise RuntimeError(
+                    f"Expected input {where} = {size} to be of the form {expr}, where {name} is an integer"
+                )
             known[name] = int(value)
     found = ranges.get(expr)
     if found is not None:
@@ -409,7 +407,8 @@ def _parsed_condition(
                 operands = [compiled(arg) for arg in node.args]
                 return lambda args: function(*(operand(args) for operand in operands))
         raise NotImplementedError(
-            f"the condition {shown!r} of the program is not understood. module(check_guards=False) leaves conditions out"
+            f"the condition {shown!r} of the program is not understood. module(check_guards=False) leaves conditions "
+            "out"
         )
 
     return compiled(tree), shown

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import json
+import math
 import operator
 from collections.abc import Mapping
 from typing import Any
@@ -49,9 +51,16 @@ def tensor_meta(tensor: torch.Tensor) -> dict[str, Any]:
         "requires_grad": tensor.requires_grad,
         "device": _device(tensor.device),
         "strides": [size(s) for s in tensor.stride()],
-        "storage_offset": {"as_int": tensor.storage_offset()},
+        "storage_offset": size(tensor.storage_offset()),
         "layout": STRIDED,
     }
+
+
+def number(value: float) -> float | str:
+    """Return a float, or its name if JSON has no number for it."""
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def operator_name(target: Any) -> str:
@@ -101,7 +110,9 @@ class GraphWriter:
                 elif node.op != "get_attr":
                     raise SerializeError(f"nodes of the kind {node.op} cannot be written")
             except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
-                raise SerializeError(f"Failed serializing node {node} in graph: {node.format_node()}: {error}") from error
+                raise SerializeError(
+                    f"Failed serializing node {node} in graph: {node.format_node()}: {error}"
+                ) from error
         return {
             "inputs": inputs,
             "outputs": outputs,
@@ -245,11 +256,11 @@ class GraphWriter:
                 # A float of the schema may be given as an int.
                 if cls is int and kind in ("float", "Optional[float]"):
                     return {"as_float": float(value)}
-                return {name: value}
+                return {name: number(value) if cls is float else value}
         if isinstance(value, torch.SymInt):
             raise SerializeError(f"the size {value} must be a node of the graph")
         if isinstance(value, complex):
-            return {"as_complex": {"real": value.real, "imag": value.imag}}
+            return {"as_complex": {"real": number(value.real), "imag": number(value.imag)}}
         if isinstance(value, dict):
             return {"as_string_to_argument": {str(key): self.argument(item) for key, item in value.items()}}
         if isinstance(value, (list, tuple)):
@@ -289,7 +300,7 @@ class GraphWriter:
             return _empty_list(kind)
         for cls, name in ((bool, "as_bools"), (int, "as_ints"), (float, "as_floats"), (str, "as_strings")):
             if all(type(value) is cls for value in values):
-                return {name: values}
+                return {name: [number(value) for value in values] if cls is float else values}
         for table, cls, name in (
             (self.sym_ints, int, "as_sym_ints"),
             (self.sym_floats, float, "as_sym_floats"),
@@ -297,11 +308,7 @@ class GraphWriter:
         ):
             if all(type(v) is cls or (isinstance(v, fx.Node) and v.name in table) for v in values):
                 plain = name.removeprefix("as_sym_")[:-1]
-                return {
-                    name: [
-                        {"as_name": v.name} if isinstance(v, fx.Node) else {f"as_{plain}": v} for v in values
-                    ]
-                }
+                return {name: [{"as_name": v.name} if isinstance(v, fx.Node) else {f"as_{plain}": v} for v in values]}
         if all(isinstance(value, fx.Node) for value in values):
             return {"as_tensors": [{"name": self.same.get(v.name, v.name)} for v in values]}
         if all(value is None or isinstance(value, fx.Node) for value in values):
@@ -318,7 +325,7 @@ class GraphWriter:
             if all(type(item) is int for row in rows for item in row):
                 return {"as_int_lists": rows}
             if all(type(item) is float for row in rows for item in row):
-                return {"as_float_lists": rows}
+                return {"as_float_lists": [[number(item) for item in row] for row in rows]}
         if all(type(value) in (int, float) for value in values) and "float" in kind:
             return {"as_floats": [float(value) for value in values]}
         raise SerializeError(f"Unsupported list/tuple argument type: {[type(value) for value in values]}")
@@ -350,9 +357,15 @@ def _metadata(node: fx.Node) -> dict[str, str]:
         )
     if node.meta.get("torch_fn"):
         found["torch_fn"] = ";".join(node.meta["torch_fn"])
-    for key in ("custom", "from_node"):
-        if f"_written_{key}" in node.meta:
-            found[key] = node.meta[f"_written_{key}"]
+    if node.meta.get("custom"):
+        try:
+            found["custom"] = json.dumps(node.meta["custom"])
+        except (TypeError, ValueError) as error:
+            raise SerializeError(
+                f"Failed to serialize custom metadata for node {node.name} with error {error}"
+            ) from None
+    if "_written_from_node" in node.meta:
+        found["from_node"] = node.meta["_written_from_node"]
     return found
 
 

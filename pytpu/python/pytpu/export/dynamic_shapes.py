@@ -161,8 +161,8 @@ class _DerivedDim(Dim):
         found = self.fn(self.root.min)
         if found < 0:
             raise AssertionError(
-                f"Expected derived min value of {self.__name__} to be >= 0. Please specify an appropriate min value for "
-                f"{self.root.__name__} (currently {self.root.min})."
+                f"Expected derived min value of {self.__name__} to be >= 0. Please specify an appropriate min value "
+                f"for {self.root.__name__} (currently {self.root.min})."
             )
         return found
 
@@ -286,7 +286,8 @@ class ShapesCollection:
         if found != set(self._shapes):
             raise ValueError(
                 "Some tensors that were assigned shapes were not found in args. Maybe such tensors were copied when "
-                "passing them as args? Maybe such tensors are contained in classes that were not registered with pytree?"
+                "passing them as args? Maybe such tensors are contained in classes that were not registered with "
+                "pytree?"
             )
         return made
 
@@ -348,6 +349,7 @@ class AdditionalInputs:
 
 # ---- specifications of a call
 
+
 def _invalid(text: str) -> UserError:
     return UserError(UserErrorType.INVALID_INPUT, text, case_name="dynamic_shapes_validation")
 
@@ -375,8 +377,8 @@ def spec_of_leaves(f: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None
     if isinstance(dynamic_shapes, (list, tuple)):
         if len(dynamic_shapes) != len(combined):
             raise _invalid(
-                f"Detected mismatch between the structure of `inputs` and `dynamic_shapes`: `inputs` has {len(combined)} "
-                f"elements, but `dynamic_shapes` has {len(dynamic_shapes)} elements"
+                f"Detected mismatch between the structure of `inputs` and `dynamic_shapes`: `inputs` has "
+                f"{len(combined)} elements, but `dynamic_shapes` has {len(dynamic_shapes)} elements"
             )
         by_name = dict(zip(names, dynamic_shapes))
     else:
@@ -487,8 +489,8 @@ def _checked_leaf(value: Any, spec: Any, where: str) -> Any:
 def _checked_size(size: Any, where: str) -> None:
     if size is not None and type(size) is not int and not isinstance(size, (Dim, _DimHint)):
         raise _invalid(
-            f"Unexpected dimension mapped to index in input tensor shape {size} specified at {where} (expected None, an "
-            f"int, a Dim, Dim.AUTO, Dim.STATIC, or Dim.DYNAMIC, but got {size!r} instead)"
+            f"Unexpected dimension mapped to index in input tensor shape {size} specified at {where} (expected None, "
+            f"an int, a Dim, Dim.AUTO, Dim.STATIC, or Dim.DYNAMIC, but got {size!r} instead)"
         )
 
 

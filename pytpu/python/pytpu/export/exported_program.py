@@ -155,8 +155,10 @@ class ExportedProgram:
             self._example_inputs = None
             return
         if not (isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], tuple)):
-            raise ValueError("Example inputs should be a tuple containing example arguments (as a tuple), and example "
-                             "kwargs (as a dictionary).")
+            raise ValueError(
+                "Example inputs should be a tuple containing example arguments (as a tuple), and example "
+                "kwargs (as a dictionary)."
+            )
         self._check_inputs(*value)
         self._example_inputs = value
 
@@ -214,9 +216,8 @@ class ExportedProgram:
     def __str__(self) -> str:
         module = self.graph_module.print_readable(print_output=False, colored=False).replace("\n", "\n    ")
         signature = str(self.graph_signature).replace("\n", "\n    ")
-        return (
-            f"ExportedProgram:\n    {module}\nGraph signature:{signature}\nRange constraints: {self.range_constraints}\n"
-        )
+        ranges = f"Range constraints: {self.range_constraints}"
+        return f"ExportedProgram:\n    {module}\nGraph signature:{signature}\n{ranges}\n"
 
     def module(self, check_guards: bool = True) -> fx.GraphModule:
         """Return a module that runs the program, with the weights as parameters and buffers.

@@ -124,7 +124,9 @@ _Stack = tuple[tuple[str, str, str], ...]
 def _stack_of(node: fx.Node) -> _Stack:
     """Return the modules around a node, each with a key of the call, its path and its class. The root is left out."""
     found = node.meta.get("nn_module_stack") or {}
-    return tuple((key, path, kind if isinstance(kind, str) else kind.__name__) for key, (path, kind) in found.items() if path)
+    return tuple(
+        (key, path, kind if isinstance(kind, str) else kind.__name__) for key, (path, kind) in found.items() if path
+    )
 
 
 class _Builder:
@@ -162,7 +164,9 @@ class _Builder:
                 continue
             key = stack[depth][0]
             end = i
-            while end < len(nodes) and len(self.stacks[nodes[end]]) > depth and self.stacks[nodes[end]][depth][0] == key:
+            while (
+                end < len(nodes) and len(self.stacks[nodes[end]]) > depth and self.stacks[nodes[end]][depth][0] == key
+            ):
                 end += 1
             self._call(nodes[i:end], depth, path, graph, env)
             i = end

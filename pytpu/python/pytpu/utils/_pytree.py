@@ -261,9 +261,7 @@ SERIALIZED_TYPE_TO_PYTHON_TYPE = {}
 
 def _register_serialized(cls, name, to_dumpable_context=None, from_dumpable_context=None):
     if (to_dumpable_context is None) is not (from_dumpable_context is None):
-        raise ValueError(
-            f"Both to_dumpable_context and from_dumpable_context for {cls} must be None or registered."
-        )
+        raise ValueError(f"Both to_dumpable_context and from_dumpable_context for {cls} must be None or registered.")
     name = NO_SERIALIZED_TYPE_NAME_FOUND if name is None else name
     SUPPORTED_SERIALIZED_TYPES[cls] = _SerializeNodeDef(cls, name, to_dumpable_context, from_dumpable_context)
     SERIALIZED_TYPE_TO_PYTHON_TYPE[name] = cls

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytpu as torch
 
-from ... import _archive, _C
+from ... import _C, _archive
 from .. import _reader
 from .._reader import SerializeError
 from ..exported_program import ExportedProgram
@@ -373,7 +373,11 @@ def _write_weights(writer: PT2ArchiveWriter, tensors: Mapping[str, Any], folder:
             else:
                 contiguous = host.contiguous()
                 data = _storage_bytes(contiguous)
-                meta = {**meta, "strides": [{"as_int": s} for s in contiguous.stride()], "storage_offset": {"as_int": 0}}
+                meta = {
+                    **meta,
+                    "strides": [{"as_int": s} for s in contiguous.stride()],
+                    "storage_offset": {"as_int": 0},
+                }
             writer.write_bytes(folder + path, data)
         table[name] = {
             "path_name": files[key],
