@@ -11,9 +11,21 @@ from typing import Any
 from . import _expressions
 from ._absent import absent_class
 
-_WHY = "only sizes are symbols here"
-SymFloat = absent_class("torch.SymFloat", _WHY)
-SymBool = absent_class("torch.SymBool", _WHY)
+
+class SymFloat:
+    """A symbolic float: there are none."""
+
+    def __init__(self, *args: Any) -> None:
+        raise NotImplementedError("torch.SymFloat: only sizes are symbols here")
+
+
+class SymBool:
+    """A symbolic truth value: there are none."""
+
+    def __init__(self, *args: Any) -> None:
+        raise NotImplementedError("torch.SymBool: only sizes are symbols here")
+
+
 ScriptObject = absent_class("torch.ScriptObject", "TorchScript is not there")
 
 
@@ -89,4 +101,5 @@ for _name in ("add", "sub", "mul", "floordiv", "mod"):
     setattr(SymInt, f"__{_name}__", _forward)
     setattr(SymInt, f"__r{_name}__", _reflected)
 SymInt.__neg__ = lambda self: SymInt(-int(self), -self.node.expr)  # type: ignore[assignment,method-assign]
-SymInt.__module__ = "torch"
+for _class in (SymInt, SymFloat, SymBool):
+    _class.__module__ = "torch"
