@@ -276,13 +276,15 @@ class _Seekable:
 def opened_archive(f):
     """Return the archive, after a check that it has the files that `save` always writes."""
     archive = Archive(f)
-    if "version" not in archive:
+    # Archives of TorchScript with newer operators have their version in another place.
+    name = ".data/version" if ".data/version" in archive else "version"
+    if name not in archive:
         raise RuntimeError(
             'Expected hasRecord("version") to be true, but got false.  (Could this error message be improved?  If so, '
             "please report an "
             "enhancement request to PyTorch.)"
         )
-    text = archive.read("version").strip()
+    text = archive.read(name).strip()
     if not text.isdigit() or len(text) > 9:
         raise RuntimeError(f"the version of the file is not a number, but {text[:20]!r}")
     if int(text) > 10:

@@ -1,6 +1,6 @@
-"""Decorators of TorchScript. There is no second language here: decorated functions stay Python.
+"""Decorators of TorchScript, and its archives. There is no second language here: decorated functions stay Python.
 
-On ``tpu``, the ops of a decorated function are compiled anyway.
+`load` reads archives that PyTorch wrote, and runs their code. On ``tpu``, the ops of a decorated function are compiled anyway.
 """
 
 from __future__ import annotations
@@ -59,15 +59,32 @@ class _Missing:
     __call__ = __getattr__ = __str__ = __repr__ = __iter__ = __getitem__ = _refuse
 
 
-class ScriptModule:
-    """A compiled module, for ``isinstance``. ``script`` returns modules unchanged, so there are no instances."""
+class Error(RuntimeError):
+    """An exception that code of an archive raises."""
+
+
+_LAZY = {
+    **dict.fromkeys(("ScriptModule", "RecursiveScriptModule", "TracedModule", "TopLevelTracedModule"), "_modules"),
+    **dict.fromkeys(("load", "save"), "_files"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the modules of archives when they are asked for."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'torch.jit' has no attribute '{name}'")
+    import importlib
+
+    value = getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+class ScriptFunction:
+    """A compiled function, for ``isinstance``. ``script`` returns functions unchanged, so there are no instances."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise NotImplementedError("modules are not compiled to TorchScript")
-
-
-RecursiveScriptModule = TracedModule = TopLevelTracedModule = ScriptModule
-ScriptFunction = type("ScriptFunction", (), {"__init__": ScriptModule.__init__, "__doc__": "The same of functions."})
+        raise NotImplementedError("functions are not compiled to TorchScript")
 
 
 def ignore(drop: Any = False, **kwargs: Any) -> Any:
