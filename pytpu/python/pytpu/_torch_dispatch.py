@@ -275,6 +275,9 @@ def answer_row(
             return kernel(*positional, **named)
     if not is_offered(args, kwargs):
         return NotImplemented
+    if stage != "operator" and full in COMPOSITE and getattr(_innermost(), "keeps_compositions", False):
+        positional, named = _normal(func._schema if values.get("out") is None else row.schema, values)
+        return offer(func, positional, _with_device(row, positional, named))
     composed = _compositions.TABLE.get(full)
     if composed is not None and stage != "operator" and values.get("out") is None:
         positional, named = _normal(row.schema, values)
@@ -289,11 +292,22 @@ def answer_row(
     if stage == "composition" or stage == "any" and full in COMPOSITE and _C._torch_dispatch_modes():
         return NotImplemented
     arguments, named = _normal(func._schema if values.get("out") is None else row.schema, values)
+    return offer(func, arguments, _with_device(row, arguments, named))
+
+
+def _innermost() -> typing.Any:
+    """Return the innermost mode of this thread, or ``None``."""
+    modes = _C._torch_dispatch_modes()
+    return modes[-1] if modes else None
+
+
+def _with_device(row: Row, arguments: Sequence[typing.Any], named: dict[str, typing.Any]) -> dict[str, typing.Any]:
+    """Add the arguments that PyTorch gives operators that make tensors."""
     if any(a.name == "pin_memory" for a in row.schema.arguments):
         if not any(isinstance(v, _C.Tensor) for v in arguments):
             named.setdefault("device", _C.get_default_device())
         named.setdefault("pin_memory", False)
-    return offer(func, arguments, named)
+    return named
 
 
 def answer_op(op: typing.Any, args: tuple[typing.Any, ...], kwargs: dict[str, typing.Any]) -> typing.Any:

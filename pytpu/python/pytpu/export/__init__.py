@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import zipfile
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from ..utils import _pytree as pytree
 from .decomp_utils import CustomDecompTable
@@ -21,6 +22,9 @@ from .exported_program import (
 )
 from .graph_signature import ExportBackwardSignature, ExportGraphSignature
 from .unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
+
+if TYPE_CHECKING:
+    from ..nn import Module
 
 __all__ = [
     "AdditionalInputs",
@@ -37,11 +41,61 @@ __all__ = [
     "UnflattenedModule",
     "default_decompositions",
     "dims",
+    "export",
     "load",
     "register_dataclass",
     "save",
     "unflatten",
 ]
+
+
+def export(
+    mod: Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    strict: bool = False,
+    preserve_module_call_signature: tuple[str, ...] = (),
+    prefer_deferred_runtime_asserts_over_guards: bool = False,
+) -> ExportedProgram:
+    """Return the program of a module: the operators of aten that it calls, for all inputs of given sizes.
+
+    The module runs with descriptions of its inputs, so that its course cannot depend on their elements. It runs several
+    times if sizes may change. The module and the random generator stay as they are.
+
+    Args:
+        mod: the module.
+        args: example arguments.
+        kwargs: example arguments by keyword.
+        dynamic_shapes: the sizes that may change: a dict by names of parameters, or a list or tuple in their order. For
+            a tensor it is a dict from dimensions to `Dim`, or a list of `Dim` and ``None``. `ShapesCollection` and
+            `AdditionalInputs` make one.
+        strict: Accepted for compatibility: modules run as Python in both modes.
+        preserve_module_call_signature: Accepted for compatibility.
+        prefer_deferred_runtime_asserts_over_guards: Accepted for compatibility.
+
+    Raises:
+        ValueError: If `mod` is no module, or an argument is no tensor or plain value.
+        torch._dynamo.exc.UserError: If a size that may change is one that the program asks for.
+        torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode: If the program reads an element.
+
+    Example:
+        >>> import pytpu as torch
+        >>> batch = torch.export.Dim("batch")
+        >>> program = torch.export.export(torch.nn.ReLU(), (torch.zeros(2, 3),), dynamic_shapes={"input": {0: batch}})
+        >>> program.module()(torch.ones(4, 3)).shape
+        torch.Size([4, 3])
+    """
+    from ..jit import ScriptModule
+    from ..nn import Module
+    from ._trace import export as captured
+
+    if not isinstance(mod, Module):
+        raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}.")
+    if isinstance(mod, ScriptModule):
+        raise ValueError("Exporting a ScriptModule is not supported.")
+    return captured(mod, args, kwargs, dynamic_shapes, preserve_module_call_signature)
 
 
 def save(

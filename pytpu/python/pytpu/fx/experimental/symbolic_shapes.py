@@ -2,6 +2,16 @@
 
 from ..._absent import absent_class
 
+
+
+class GuardOnDataDependentSymNode(RuntimeError):
+    """The course of a program depends on the elements of its inputs, so that it has no graph."""
+
+
+class ConstraintViolationError(RuntimeError):
+    """The sizes of an example are not those that were asked for."""
+
+
 ShapeEnv = absent_class("torch.fx.experimental.symbolic_shapes.ShapeEnv", "sizes are plain numbers here, no symbols")
 
 

@@ -1,0 +1,698 @@
+"""Sizes that may change: one program for all of them, from captures at several sizes.
+
+Sizes are numbers here. The module runs once with the sizes of the example and several times with others. Each number of
+the graph that differs between the runs must be an expression of the sizes, which is fitted and then checked in runs that
+the fit has not seen. A graph whose operators differ is refused: the program asks for a size.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import pytpu as torch
+
+from .. import _expressions, fx
+from .._dynamo.exc import UserError, UserErrorType
+from .._expressions import Expr, ValueRanges, int_oo
+from .._subclasses.fake_tensor import FakeTensor, is_fake
+from ..fx.experimental.symbolic_shapes import ConstraintViolationError
+from ..utils import _pytree as pytree
+from .dynamic_shapes import Dim, _DerivedDim, _DimHint, _DimHintType
+
+if TYPE_CHECKING:
+    from ._trace import Capture
+
+#: Sizes up to this are tried at the upper end of a range.
+_LARGEST_TRIED = 512
+
+
+class _Root:
+    """A size that may change by itself.
+
+    Attributes:
+        symbol: its symbol.
+        name: the name in errors: of the `Dim`, or of the dimension.
+        hint: its value in the example.
+        low: the least value.
+        high: the greatest value.
+        must_change: whether a program that fixes it is refused.
+    """
+
+    def __init__(self, symbol: Expr, name: str, hint: int, low: int, high: Any, must_change: bool) -> None:
+        self.symbol, self.name, self.hint, self.low, self.high = symbol, name, hint, low, high
+        self.must_change = must_change
+
+
+class Plan:
+    """The sizes of the inputs that may change.
+
+    Attributes:
+        roots: the symbols.
+        dims: the expression of each dimension that may change, by leaf and dimension.
+        ranges: the range of each expression.
+    """
+
+    def __init__(self) -> None:
+        self.roots: list[_Root] = []
+        self.dims: dict[tuple[int, int], Expr] = {}
+        self.ranges: dict[Expr, ValueRanges] = {}
+        self._shapes: dict[fx.Node, Any] = {}
+        self._arguments: list[tuple[fx.Node, Any, Any]] = []
+
+    # ---- running
+
+    def _points(self) -> list[dict[str, int]]:
+        """Return the values of the symbols in each run. The first has those of the example."""
+        hints = {str(root.symbol): root.hint for root in self.roots}
+        points = [dict(hints)]
+        others: dict[str, list[int]] = {}
+        for i, root in enumerate(self.roots):
+            values = [root.hint + step + i for step in (1, 2, 5, 11)] + [max(root.low, 2)]
+            if root.high <= _LARGEST_TRIED:
+                values.append(int(root.high))
+            values += list(range(max(root.low, 2), root.hint))[-3:]
+            fitting = [v for v in dict.fromkeys(values) if max(root.low, 2) <= v <= root.high and v != root.hint]
+            others[str(root.symbol)] = fitting
+            points += [{**hints, str(root.symbol): value} for value in fitting]
+        for pair in itertools.combinations(others, 2):
+            if all(others[name] for name in pair):
+                points.append({**hints, **{name: others[name][0] for name in pair}})
+        for at in (1, -1):
+            joint = {name: values[at] if len(values) > 1 else hints[name] for name, values in others.items()}
+            if joint != hints and joint not in points:
+                points.append(joint)
+        return points
+
+    def run(self, leaves: Sequence[Any], capture: Callable[[Sequence[Any]], Capture]) -> Capture:
+        """Capture at several sizes, and return the capture of the example with expressions for what differs.
+
+        Raises:
+            UserError: The program is another one for other sizes.
+        """
+        first = capture(leaves)
+        if not self.roots:
+            return first
+        for root in list(self.roots):
+            if root.hint in (0, 1):
+                self._fixed(root, root.hint)
+        runs = [(self._points()[0], first)]
+        for point in self._points()[1:]:
+            runs.append((point, self._captured(leaves, point, capture, runs[0])))
+        if not self.roots:
+            return first
+        # A size that was found to be fixed in the meantime is the example's in all runs that count.
+        names = [str(root.symbol) for root in self.roots]
+        kept = [run for run in runs if run[1] is not None]
+        fits = _Fits(self, names, [point for point, _ in kept], [found for _, found in kept])
+        fits.compare()
+        self._shapes, self._arguments = fits.shapes, fits.arguments
+        return first
+
+    def _captured(self, leaves: Sequence[Any], point: dict[str, int], capture: Any, first: Any) -> Any:
+        if any(name not in {str(root.symbol) for root in self.roots} and point[name] != first[0][name] for name in point):
+            # A size that is fixed by now.
+            return None
+        changed = {name: value for name, value in point.items() if value != first[0][name]}
+        try:
+            found = capture(self._resized(leaves, point))
+        except (RuntimeError, ValueError, IndexError, AssertionError, TypeError) as error:
+            if isinstance(error, UserError):
+                raise
+            return self._differs(changed, f"{type(error).__name__}: {error}", error)
+        where = _first_difference(first[1], found)
+        if where is not None:
+            return self._differs(changed, where, None)
+        return found
+
+    def _resized(self, leaves: Sequence[Any], point: Mapping[str, int]) -> list[Any]:
+        resized = []
+        for i, leaf in enumerate(leaves):
+            dims = {dim: expr for (at, dim), expr in self.dims.items() if at == i}
+            if not dims or not isinstance(leaf, torch.Tensor):
+                resized.append(leaf)
+                continue
+            sizes = [int(dims[d].evaluate(point)) if d in dims else n for d, n in enumerate(leaf.shape)]
+            order = sorted(range(leaf.dim()), key=lambda d: (-leaf.stride(d), -leaf.shape[d]))
+            strides, step = [0] * leaf.dim(), 1
+            for d in reversed(order):
+                strides[d] = step if leaf.stride(d) or leaf.shape[d] == 1 else 0
+                step *= sizes[d] if strides[d] else 1
+            made = torch.empty_strided(sizes, strides, dtype=leaf.dtype, device="meta")
+            resized.append(torch._C._fake_of(made).to(leaf.device).requires_grad_(leaf.requires_grad))
+        return resized
+
+    def _differs(self, changed: dict[str, int], text: str, error: Exception | None) -> None:
+        """Fix sizes that the program asks for, or refuse.
+
+        Raises:
+            UserError: A size must change.
+        """
+        named = [root for root in self.roots if str(root.symbol) in changed]
+        required = [root for root in named if root.must_change]
+        if not required:
+            for root in named:
+                self._fixed(root, root.hint)
+            return
+        names = ", ".join(root.name for root in required)
+        sizes = ", ".join(f"{root.name} = {changed[str(root.symbol)]}" for root in required)
+        hints = ", ".join(f"{root.name} = {root.hint}" for root in required)
+        raise UserError(
+            UserErrorType.CONSTRAINT_VIOLATION,
+            f"Constraints violated ({names})! For more information, run with TORCH_LOGS=\"+dynamic\".\n"
+            f"  - Not all values of {names} in the specified range give the program of the example ({hints}): with "
+            f"{sizes}, {text}\nSuggested fixes:\n"
+            + "\n".join(f"  {root.name} = {root.hint}" for root in required),
+        ) from error
+
+    def _fixed(self, root: _Root, value: int) -> None:
+        """Make a size a number.
+
+        Raises:
+            UserError: It must change.
+        """
+        if root.must_change:
+            raise UserError(
+                UserErrorType.CONSTRAINT_VIOLATION,
+                f"Constraints violated ({root.name})! For more information, run with TORCH_LOGS=\"+dynamic\".\n"
+                f"  - You marked {root.name} as dynamic but your code specialized it to be a constant ({value}). If "
+                "you're using mark_dynamic, either remove it or use maybe_mark_dynamic. If you're using Dim.DYNAMIC, "
+                f"replace it with either Dim.STATIC or Dim.AUTO.\nSuggested fixes:\n  {root.name} = {value}",
+            )
+        self.roots.remove(root)
+        self.dims = {key: expr for key, expr in self.dims.items() if root.symbol not in expr.free_symbols}
+        self.ranges = {expr: limits for expr, limits in self.ranges.items() if root.symbol not in expr.free_symbols}
+
+    # ---- writing
+
+    def write_sizes(self, graph: fx.Graph, inputs: Sequence[fx.Node]) -> None:
+        """Give the nodes of a graph symbolic sizes, and nodes in place of numbers that change."""
+        if not self.roots:
+            return
+        for (leaf, dim), expr in self.dims.items():
+            node = inputs[leaf]
+            value = node.meta["val"]
+            sizes = list(value.shape)
+            sizes[dim] = torch.SymInt(int(sizes[dim]), expr)
+            _describe(value, sizes)
+        for node, shapes in self._shapes.items():
+            for value, sizes in zip(_tensors(node.meta.get("val")), shapes):
+                _describe(value, sizes)
+        writer = _SizeNodes(self, graph, inputs)
+        for node, path, found in self._arguments:
+            args, kwargs = _replaced(node.args, node.kwargs, path, writer.node_of(found, node))
+            node.args, node.kwargs = args, kwargs
+
+
+def _describe(value: torch.Tensor, sizes: list[Any]) -> None:
+    """Give a fake tensor symbolic sizes, and the strides that follow."""
+    if not isinstance(value, FakeTensor) and not is_fake(value):
+        return
+    hints = [int(s) for s in value.shape]
+    strides: list[Any] = [0] * len(sizes)
+    plain = [int(s) for s in value.stride()]
+    order = sorted(range(len(sizes)), key=lambda d: (plain[d], hints[d], -d))
+    step: Any = 1
+    hint = 1
+    for d in order:
+        if plain[d] == hint:
+            strides[d] = step
+        else:
+            strides[d] = plain[d]
+            step, hint = plain[d], plain[d]
+        step, hint = step * sizes[d], hint * hints[d]
+    FakeTensor._describe(value, sizes, strides, value.storage_offset())  # type: ignore[arg-type]
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def plan(
+    leaves: Sequence[Any],
+    specs: Sequence[Any],
+    names: Sequence[str],
+    in_spec: pytree.TreeSpec,
+    parameters: Sequence[str],
+) -> Plan:
+    """Return the sizes that may change, from the specifications of the leaves.
+
+    Raises:
+        ConstraintViolationError: The example has other sizes than it says.
+    """
+    made = Plan()
+    sources = _sources(in_spec, parameters)
+    roots: dict[str, _Root] = {}
+    taken: set[int] = set()
+    for i, (leaf, spec) in enumerate(zip(leaves, specs)):
+        if not isinstance(leaf, torch.Tensor):
+            if spec is not None and spec is not Dim.STATIC and not (isinstance(spec, _DimHint) and spec.type is _DimHintType.AUTO):
+                if type(spec) is not int:
+                    raise NotImplementedError(
+                        f"torch.export.export: the number {names[i]} of the inputs cannot change: only sizes of tensors "
+                        "can"
+                    )
+            continue
+        for dim, size in (spec or {}).items():
+            source = f"L{sources[i]}.size()[{dim}]"
+            hint = leaf.shape[dim]
+            if type(size) is int:
+                if size != hint:
+                    raise ConstraintViolationError(
+                        f"Static shape constraint of {size} does not match input size of {hint}, for {source}"
+                    )
+                continue
+            if isinstance(size, _DimHint):
+                if size.type is _DimHintType.STATIC:
+                    continue
+                symbol = _expressions.symbol(_symbol_name(source, taken))
+                must = size.type is _DimHintType.DYNAMIC
+                low, high = size.min or (2 if hint > 1 else 0), int_oo if size.max is None else size.max
+                _add(made, _Root(symbol, source, hint, low, high, must))
+                made.dims[i, dim] = symbol
+                continue
+            base = size.root if isinstance(size, _DerivedDim) else size
+            value = hint
+            if isinstance(size, _DerivedDim):
+                value, rest = divmod(hint - size.offset, size.factor)
+                if rest:
+                    raise UserError(
+                        UserErrorType.CONSTRAINT_VIOLATION,
+                        f"Expected shape[{dim}] = {hint} of input Tensor to be of the form {size.__name__}, where "
+                        f"{base.__name__} is an integer",
+                    )
+            root = roots.get(base.__name__)
+            if root is None:
+                symbol = _expressions.symbol(_symbol_name(source, taken))
+                if not base.min <= value <= base.max:
+                    low = max(base.min, 2)
+                    raise ConstraintViolationError(f"{value} not in range [{low}, {base.max}]")
+                root = roots[base.__name__] = _Root(symbol, base.__name__, value, base.min, base.max, True)
+                _add(made, root)
+            elif root.hint != value:
+                raise UserError(
+                    UserErrorType.CONSTRAINT_VIOLATION,
+                    f"Constraints violated ({base.__name__})! For more information, run with TORCH_LOGS=\"+dynamic\".\n"
+                    f"  - The values of {base.__name__} = {root.hint} and {source} = {hint} must always be equal.",
+                )
+            expr = root.symbol
+            if isinstance(size, _DerivedDim):
+                expr = root.symbol * size.factor + size.offset
+                made.ranges.setdefault(expr, ValueRanges(size.min, size.max))
+            made.dims[i, dim] = expr
+    return made
+
+
+def _add(made: Plan, root: _Root) -> None:
+    made.roots.append(root)
+    made.ranges[root.symbol] = ValueRanges(root.low, root.high)
+
+
+def _sources(in_spec: pytree.TreeSpec, parameters: Sequence[str]) -> list[str]:
+    """Return the expressions of the leaves as PyTorch has them: ``['x']``."""
+    found = []
+    count = in_spec.child(0).num_children
+    for path, _ in pytree.tree_leaves_with_path(in_spec.unflatten(range(in_spec.num_leaves))):
+        name = parameters[path[1].idx] if path[0].idx == 0 and path[1].idx < count else str(getattr(path[1], "key", ""))
+        found.append(f"[{name!r}]" + pytree.keystr(path[2:]))
+    return found
+
+
+def _symbol_name(source: str, taken: set[int]) -> str:
+    """Return the name of a symbol, which follows from the place of the size."""
+    number = int(hashlib.sha256(source.encode()).hexdigest(), 16) % 100
+    while number in taken:
+        number += 1
+    taken.add(number)
+    return f"s{number}"
+
+
+# ---- comparing runs
+
+
+def _first_difference(x: Capture, y: Capture) -> str | None:
+    """Return where two captures have other operators, or ``None``."""
+    left, right = list(x.graph.nodes), list(y.graph.nodes)
+    for a, b in zip(left, right):
+        if (a.op, a.name, a.target) != (b.op, b.name, b.target):
+            return f"{_place(b)} calls {b.target} and not {a.target}"
+        ours, spec = pytree.tree_flatten((list(a.args), dict(a.kwargs)))
+        others, same = pytree.tree_flatten((list(b.args), dict(b.kwargs)))
+        if spec != same:
+            return f"{_place(b)} calls {b.target} with other arguments"
+        for p, q in zip(ours, others):
+            if isinstance(p, fx.Node) or isinstance(q, fx.Node):
+                if getattr(p, "name", None) != getattr(q, "name", None):
+                    return f"{_place(b)} calls {b.target} with other tensors"
+            elif type(p) is not int and type(q) is not int and p != q and not (p != p and q != q):
+                return f"{_place(b)} calls {b.target} with {q!r} and not {p!r}"
+    if len(left) != len(right):
+        return f"the program has {len(right)} operators and not {len(left)}"
+    ours, others = x.results, y.results
+    for p, q in zip(ours, others):
+        if not isinstance(p, fx.Node) and not isinstance(q, fx.Node) and p != q:
+            return f"the result has {q!r} and not {p!r}"
+    if x.out_spec != y.out_spec:
+        return "the result has another form"
+    return None
+
+
+def _place(node: fx.Node) -> str:
+    lines = (node.meta.get("stack_trace") or "").strip().splitlines()
+    return f"{lines[-2].strip()} ({lines[-1].strip()})" if len(lines) > 1 else "the program"
+
+
+class _Size:
+    """What a number of a graph is: an expression of the symbols, or a dimension of an earlier value.
+
+    Attributes:
+        expr: the expression, or ``None``.
+        node: the earlier value.
+        dim: its dimension.
+        hint: the number in the example.
+    """
+
+    def __init__(self, hint: int, expr: Expr | None, node: fx.Node | None = None, dim: int = 0) -> None:
+        self.hint, self.expr, self.node, self.dim = hint, expr, node, dim
+
+
+class _Fits:
+    """Fits the numbers of captures at several sizes."""
+
+    def __init__(self, plan: Plan, names: list[str], points: list[dict[str, int]], captures: list[Capture]) -> None:
+        self.plan, self.names, self.points = plan, names, points
+        self.captures = captures
+        self.shapes: dict[fx.Node, Any] = {}
+        self.arguments: list[tuple[fx.Node, Any, Any]] = []
+        # Where values of each size are in the graph: a node and a dimension for each sequence of sizes.
+        self.known: dict[tuple[int, ...], tuple[fx.Node, int, Expr | None]] = {}
+        self._polynomials: dict[tuple[int, ...], Expr | None] = {}
+
+    def compare(self) -> None:
+        """Fit all numbers that differ.
+
+        Raises:
+            UserError: One is no expression of the sizes.
+        """
+        rows = list(zip(*(list(found.graph.nodes) for found in self.captures)))
+        for row in rows:
+            node = row[0]
+            if node.op == "call_function":
+                self._arguments(node, row)
+            if node.op in ("call_function", "placeholder"):
+                self._shape(node, row)
+
+    def _arguments(self, node: fx.Node, row: Sequence[fx.Node]) -> None:
+        trees = [_paths(n.args, n.kwargs) for n in row]
+        for path, value in trees[0].items():
+            values = tuple(tree[path] for tree in trees)
+            if all(type(v) is int for v in values) and len(set(values)) > 1:
+                self.arguments.append((node, path, self._size(values, node, row)))
+
+    def _size(self, values: tuple[int, ...], node: fx.Node, row: Sequence[fx.Node]) -> _Size:
+        expr = self._polynomial(values)
+        if expr is not None:
+            return _Size(values[0], expr)
+        if values in self.known:
+            found, dim, expr = self.known[values]
+            return _Size(values[0], expr, found, dim)
+        expr = self._divided(values, [self._of_points(name) for name in self.names])
+        if expr is not None:
+            return _Size(values[0], expr)
+        shown = ", ".join(f"{v} for {p}" for v, p in zip(values[:4], self.points))
+        raise UserError(
+            UserErrorType.CONSTRAINT_VIOLATION,
+            f"torch.export.export: a number in {node.target} at {_place(node)} is no expression of the sizes that may "
+            f"change: {shown}. Name fewer of them in dynamic_shapes",
+        )
+
+    def _of_points(self, name: str) -> tuple[tuple[int, ...], Expr]:
+        return tuple(point[name] for point in self.points), _expressions.symbol(name)
+
+    def _polynomial(self, values: tuple[int, ...]) -> Expr | None:
+        """Return the polynomial of products of distinct symbols that has these values, or ``None``."""
+        if values not in self._polynomials:
+            self._polynomials[values] = self._solved(values)
+        return self._polynomials[values]
+
+    def _solved(self, values: tuple[int, ...]) -> Expr | None:
+        features: list[tuple[str, ...]] = [(), *((name,) for name in self.names)]
+        features += list(itertools.combinations(self.names, 2))
+        features = [f for f in features if len(f) < 2 or self._vary_together(f)]
+        rows = [
+            [Fraction(math.prod(point[name] for name in feature)) for feature in features] + [Fraction(value)]
+            for point, value in zip(self.points, values)
+        ]
+        solution = _solve(rows, len(features))
+        if solution is None:
+            return None
+        total = _expressions.constant(0)
+        for feature, factor in zip(features, solution):
+            product = _expressions.constant(factor)
+            for name in feature:
+                product = product * _expressions.symbol(name)
+            total = total + product
+        if any(Fraction(factor).denominator != 1 for factor in total.terms.values()):
+            return None
+        return total
+
+    def _vary_together(self, feature: tuple[str, ...]) -> bool:
+        hints = self.points[0]
+        return any(all(point[name] != hints[name] for name in feature) for point in self.points)
+
+    @staticmethod
+    def _divided(values: tuple[int, ...], sources: Sequence[tuple[tuple[int, ...], Expr]]) -> Expr | None:
+        """Return ``(a * source + b) // c`` with these values, or ``None``."""
+        for sizes, expr in sources:
+            if len(set(sizes)) < 3:
+                continue
+            for a, c in ((a, c) for c in range(1, 17) for a in (1, *range(2, 9)) if math.gcd(a, c) == 1):
+                low = max(c * v - a * n for v, n in zip(values, sizes))
+                high = min(c * v + c - 1 - a * n for v, n in zip(values, sizes))
+                # The offset must be the only one, so that other sizes cannot differ.
+                if low == high or (low <= high and {(a * n + low) % c for n in sizes} >= {0, c - 1}):
+                    return (expr * a + low) // c
+        return None
+
+    def _shape(self, node: fx.Node, row: Sequence[fx.Node]) -> None:
+        columns = [_tensors(n.meta.get("val")) for n in row]
+        shapes = []
+        differs = False
+        for tensors in zip(*columns):
+            sizes: list[Any] = []
+            for dim in range(tensors[0].dim()):
+                values = tuple(int(t.shape[dim]) for t in tensors)
+                if len(set(values)) == 1:
+                    sizes.append(values[0])
+                    continue
+                differs = True
+                expr = self._expression(values, node, row)
+                sizes.append(torch.SymInt(values[0], expr))
+                if isinstance(node.meta.get("val"), torch.Tensor):
+                    self.known.setdefault(values, (node, dim, expr))
+            shapes.append(sizes)
+        if differs:
+            self.shapes[node] = shapes
+
+    def _expression(self, values: tuple[int, ...], node: fx.Node, row: Sequence[fx.Node]) -> Expr:
+        """Return the expression of a size of a result."""
+        expr = self._polynomial(values)
+        if expr is not None:
+            return expr
+        if values in self.known and self.known[values][2] is not None:
+            return self.known[values][2]  # type: ignore[return-value]
+        sources = self._sizes_of_inputs(node, row)
+        expr = self._divided(values, sources) or self._product(values, sources)
+        if expr is None:
+            shown = ", ".join(f"{v} for {p}" for v, p in zip(values[:4], self.points))
+            raise UserError(
+                UserErrorType.CONSTRAINT_VIOLATION,
+                f"torch.export.export: a size of {node.target} at {_place(node)} is no expression of the sizes that may "
+                f"change: {shown}. Name fewer of them in dynamic_shapes",
+            )
+        return expr
+
+    def _sizes_of_inputs(self, node: fx.Node, row: Sequence[fx.Node]) -> list[tuple[tuple[int, ...], Expr]]:
+        found: list[tuple[tuple[int, ...], Expr]] = []
+        for used in zip(*(n.all_input_nodes for n in row)):
+            shapes = self.shapes.get(used[0])
+            if shapes is None:
+                continue
+            for k, tensors in enumerate(zip(*(_tensors(n.meta.get("val")) for n in used))):
+                for dim, size in enumerate(shapes[k]):
+                    if isinstance(size, torch.SymInt):
+                        found.append((tuple(int(t.shape[dim]) for t in tensors), size.node.expr))
+        return found
+
+    @staticmethod
+    def _product(values: tuple[int, ...], sources: Sequence[tuple[tuple[int, ...], Expr]]) -> Expr | None:
+        """Return the product of sizes, times a number, with these values."""
+        distinct = list({sizes: (sizes, expr) for sizes, expr in sources}.values())[:5]
+        for count in range(1, len(distinct) + 1):
+            for chosen in itertools.combinations(distinct, count):
+                products = [math.prod(column) for column in zip(*(sizes for sizes, _ in chosen))]
+                if any(not p for p in products):
+                    continue
+                factors = {Fraction(v, p) for v, p in zip(values, products)}
+                if len(factors) == 1:
+                    factor = factors.pop()
+                    total = _expressions.constant(factor.numerator)
+                    for _, expr in chosen:
+                        total = total * expr
+                    return total if factor.denominator == 1 else total // factor.denominator
+        return None
+
+
+def _solve(rows: list[list[Fraction]], count: int) -> list[Fraction] | None:
+    """Return the solution of linear equations that hold all, or ``None``. Unknowns that are free are zero."""
+    rows = [list(row) for row in rows]
+    pivots: list[int] = []
+    at = 0
+    for column in range(count):
+        pivot = next((i for i in range(at, len(rows)) if rows[i][column]), None)
+        if pivot is None:
+            continue
+        rows[at], rows[pivot] = rows[pivot], rows[at]
+        head = rows[at][column]
+        rows[at] = [value / head for value in rows[at]]
+        for i in range(len(rows)):
+            if i != at and rows[i][column]:
+                factor = rows[i][column]
+                rows[i] = [value - factor * own for value, own in zip(rows[i], rows[at])]
+        pivots.append(column)
+        at += 1
+    if any(row[-1] for row in rows[at:]):
+        return None
+    solution = [Fraction(0)] * count
+    for i, column in enumerate(pivots):
+        solution[column] = rows[i][-1]
+    return solution
+
+
+def _paths(args: Any, kwargs: Any) -> dict[Any, Any]:
+    return {
+        (kind, *(getattr(key, "idx", getattr(key, "key", None)) for key in path)): leaf
+        for kind, tree in (("args", list(args)), ("kwargs", dict(kwargs)))
+        for path, leaf in pytree.tree_leaves_with_path(tree)
+    }
+
+
+def _replaced(args: Any, kwargs: Any, path: Any, value: Any) -> tuple[Any, Any]:
+    def walk(tree: Any, rest: Sequence[Any]) -> Any:
+        if not rest:
+            return value
+        if isinstance(tree, dict):
+            return {**tree, rest[0]: walk(tree[rest[0]], rest[1:])}
+        items = list(tree)
+        items[rest[0]] = walk(items[rest[0]], rest[1:])
+        return items if isinstance(tree, list) else tuple(items)
+
+    if path[0] == "args":
+        return walk(tuple(args), path[1:]), kwargs
+    return args, walk(dict(kwargs), path[1:])
+
+
+class _SizeNodes:
+    """Adds the nodes that compute sizes."""
+
+    def __init__(self, plan: Plan, graph: fx.Graph, inputs: Sequence[fx.Node]) -> None:
+        self.plan, self.graph, self.inputs = plan, graph, inputs
+        self.made: dict[Any, fx.Node] = {}
+        self._hints = {str(root.symbol): root.hint for root in plan.roots}
+
+    def node_of(self, size: _Size, user: fx.Node) -> fx.Node:
+        """Return the node of a number that changes."""
+        if size.node is not None:
+            key = size.node, size.dim
+            if key not in self.made:
+                self.made[key] = self._read(size.node, size.dim, size.hint, size.expr)
+            return self.made[key]
+        assert size.expr is not None  # it is one or the other
+        return self._expression(size.expr)
+
+    def _read(self, node: fx.Node, dim: int, hint: int, expr: Expr | None) -> fx.Node:
+        after = node
+        if node.op == "placeholder":
+            after = [n for n in self.graph.nodes if n.op == "placeholder"][-1]
+        with self.graph.inserting_after(after):
+            made = self.graph.create_node(
+                "call_function", torch.ops.aten.sym_size.int, (node, dim), name="sym_size_int"
+            )
+        made.meta["val"] = torch.SymInt(hint, expr) if expr is not None else hint
+        made.meta["_modes"] = None
+        return made
+
+    def _expression(self, expr: Expr) -> fx.Node:
+        if expr in self.made:
+            return self.made[expr]
+        hint = int(expr.evaluate(self._hints))
+        # A dimension of an input that is the size.
+        for (leaf, dim), found in self.plan.dims.items():
+            if found == expr:
+                self.made[expr] = self._read(self.inputs[leaf], dim, hint, expr)
+                return self.made[expr]
+        self.made[expr] = node = self._computed(expr)
+        return node
+
+    def _call(self, function: Any, x: Any, y: Any) -> fx.Node:
+        operands = [v for v in (x, y) if isinstance(v, fx.Node)]
+        last = max(operands)
+        # All placeholders come first.
+        if last.op == "placeholder":
+            raise AssertionError("a size is read from a placeholder by a node")
+        with self.graph.inserting_after(last):
+            made = self.graph.call_function(function, (x, y))
+        values = [v.meta["val"] if isinstance(v, fx.Node) else v for v in (x, y)]
+        made.meta["val"] = function(*values)
+        made.meta["_modes"] = None
+        return made
+
+    def _symbol(self, name: str) -> fx.Node:
+        symbol = _expressions.symbol(name)
+        if symbol in self.made:
+            return self.made[symbol]
+        for (leaf, dim), found in self.plan.dims.items():
+            if found == symbol:
+                return self._expression(symbol)
+        # The symbol is part of the size of an input only: x = factor * symbol + offset.
+        for (leaf, dim), found in self.plan.dims.items():
+            if found.free_symbols == {symbol}:
+                offset = found.terms.get((), 0)
+                factor = next(value for key, value in found.terms.items() if key)
+                node = self._expression(found)
+                if offset:
+                    node = self._call(operator.sub, node, int(offset))
+                if factor != 1:
+                    node = self._call(operator.floordiv, node, int(factor))
+                self.made[symbol] = node
+                return node
+        raise AssertionError(f"the symbol {name} is the size of no input")
+
+    def _computed(self, expr: Expr) -> fx.Node:
+        total: Any = None
+        for monomial, factor in expr._ordered():
+            term: Any = None
+            for atom in monomial:
+                if atom.args is None:
+                    part = self._symbol(atom.name)
+                else:
+                    x, y = (self._expression(a) if not a.is_constant else int(a.value) for a in atom.args)
+                    function = operator.floordiv if atom.name == "FloorDiv" else operator.mod
+                    part = self._call(function, x, y)
+                term = part if term is None else self._call(operator.mul, term, part)
+            if term is None:
+                term = int(factor)
+            elif factor != 1:
+                term = self._call(operator.mul, term, int(factor))
+            if total is None:
+                total = term
+            elif type(term) is int and term < 0:
+                total = self._call(operator.sub, total, -term)
+            else:
+                total = self._call(operator.add, total, term)
+        return total
