@@ -14,7 +14,7 @@ def _is_index(key: object) -> bool:
 
 
 def _as_index(key: typing.Any, x: _C.Tensor) -> _C.Tensor:
-    index = key if isinstance(key, _C.Tensor) else _C.tensor([*key] if isinstance(key, range) else key)
+    index = key if isinstance(key, _C.Tensor) else _made([*key] if isinstance(key, range) else key)
     return index
 
 
@@ -48,7 +48,7 @@ def _viewed(x: _C.Tensor, key: typing.Any) -> tuple[_C.Tensor, list[_C.Tensor | 
             x = _C._ops.unsqueeze(x, dim)
         elif isinstance(k, bool):
             x = _C._ops.unsqueeze(x, dim)
-            indices += [None] * (dim - len(indices)) + [_C.tensor([0] if k else [], dtype=_C.int64)]
+            indices += [None] * (dim - len(indices)) + [_made([0] if k else [], dtype=_C.int64)]
         elif isinstance(k, slice):
             start, stop, step = k.start, k.stop, 1 if k.step is None else int(k.step)
             if step <= 0:
@@ -76,6 +76,15 @@ def _viewed(x: _C.Tensor, key: typing.Any) -> tuple[_C.Tensor, list[_C.Tensor | 
     return x, indices
 
 
+def _made(data: typing.Any, **options: typing.Any) -> _C.Tensor:
+    """Return a tensor of Python's values. A mode that makes graphs keeps the values."""
+    for mode in reversed(_C._torch_dispatch_modes()):
+        make_value = getattr(mode, "make_value", None)
+        if make_value is not None:
+            return make_value(_C.tensor, (data,), options)
+    return _C.tensor(data, **options)
+
+
 def getitem(x: _C.Tensor, key: typing.Any) -> typing.Any:
     """Return ``x[key]``."""
     y, indices = _viewed(x, key)
@@ -89,7 +98,7 @@ def setitem(x: _C.Tensor, key: typing.Any, value: typing.Any) -> None:
     view, indices = _viewed(x, key)
     is_number = not isinstance(value, _C.Tensor)
     if is_number and not isinstance(value, (int, float, complex)):
-        value, is_number = _C.tensor(value, dtype=x.dtype), False
+        value, is_number = _made(value, dtype=x.dtype), False
     if not indices:
         if is_number:
             view.fill_(value)
@@ -104,7 +113,7 @@ def setitem(x: _C.Tensor, key: typing.Any, value: typing.Any) -> None:
         view.masked_fill_(mask, value)
         return
     if is_number:
-        value = _C.tensor(value, dtype=x.dtype, device=x.device)
+        value = _made(value, dtype=x.dtype, device=x.device)
     view.index_put_(indices, value)
 
 

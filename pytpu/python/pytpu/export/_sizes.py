@@ -506,7 +506,7 @@ class _Fits:
             return expr
         if values in self.known and self.known[values][2] is not None:
             return self.known[values][2]  # type: ignore[return-value]
-        sources = self._sizes_of_inputs(node, row)
+        sources = [*self._sizes_of_inputs(node, row), *map(self._of_points, self.names)]
         expr = self._divided(values, sources) or self._product(values, sources)
         if expr is None:
             shown = ", ".join(f"{v} for {p}" for v, p in zip(values[:4], self.points))

@@ -18,7 +18,7 @@ from .._subclasses.fake_tensor import (
     FakeTensorMode,
     is_fake,
 )
-from ..fx.experimental._record import Recorder, noting_modules, recording, without_modes
+from ..fx.experimental._record import Recorder, _public, noting_modules, recording, without_modes
 from ..fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from ..utils import _pytree as pytree
 from . import _sizes
@@ -259,10 +259,12 @@ def _program(
     graph = captured.graph
     output = graph.output(tuple(captured.results))
     output.meta["val"] = tuple(r.meta["val"] if isinstance(r, fx.Node) else r for r in captured.results)
-    for node in list(graph.nodes):
-        node.meta.setdefault("nn_module_stack", {}) if node.op == "call_function" else None
     plan.write_sizes(graph, captured.inputs)
     graph.eliminate_dead_code()
+    root_stack = {"L__self__": ("", _public(type(module)))}
+    for node in graph.nodes:
+        if node.op == "call_function" and not node.meta.get("nn_module_stack"):
+            node.meta["nn_module_stack"] = dict(root_stack)
     state = _state_of(module)
     constants: dict[str, Any] = {}
     inputs: list[InputSpec] = []
@@ -398,7 +400,10 @@ def _outline(graph: fx.Graph, root: torch.nn.Module, nodes: list[fx.Node], mode:
                 )
             call = graph.call_function(higher.wrap_with_autocast, (kind, dtype, True, True, read, *inputs))
         call.meta["val"] = tuple(node.meta.get("val") for node in outputs)
-        call.meta["nn_module_stack"] = dict(nodes[0].meta.get("nn_module_stack") or {})
+        # The call belongs to the module around all of them.
+        stacks = [list((node.meta.get("nn_module_stack") or {}).items()) for node in nodes]
+        common = [entries[0] for entries in zip(*stacks) if all(entry == entries[0] for entry in entries)]
+        call.meta["nn_module_stack"] = dict(common)
         items = []
         for i, node in enumerate(outputs):
             item = graph.call_function(operator.getitem, (call, i))

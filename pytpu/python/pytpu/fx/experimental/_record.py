@@ -93,12 +93,7 @@ class Recorder(TorchDispatchMode):
         node = self.graph.create_node(
             "call_function", func, tuple(self.argument(a) for a in args), self.argument(dict(kwargs)), name=name
         )
-        if self.keep_notes:
-            trace = stack_trace()
-            if trace:
-                node.meta["stack_trace"] = trace
-            node.meta["nn_module_stack"] = {key: (path, kind) for key, path, kind in self.modules}
-            node.meta["_modes"] = modes()
+        self._note(node)
         self.results(node, result)
         return node
 
@@ -113,6 +108,30 @@ class Recorder(TorchDispatchMode):
                     part = self.graph.call_function(operator.getitem, (node, i))
                     part.meta.update({key: value for key, value in node.meta.items() if key != "val"})
                     self.results(part, item)
+
+    def make_value(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Return the tensor of Python's or NumPy's values that a function makes: a constant of the graph."""
+        with unset_fake_temporarily() as mode, without_modes():
+            real = func(*args, **kwargs)
+        if not isinstance(real, torch.Tensor) or is_fake(real):
+            return real
+        with without_modes():
+            value = real.clone() if mode is None else mode.from_tensor(real.detach())
+        node = self.value(real)
+        copy = torch.ops.aten.lift_fresh_copy.default
+        made = self.graph.create_node("call_function", copy, (node,), {}, name="lift_fresh_copy")
+        self._note(made)
+        self.results(made, value)
+        with without_modes():
+            return value.requires_grad_(real.requires_grad)
+
+    def _note(self, node: Node) -> None:
+        if self.keep_notes:
+            trace = stack_trace()
+            if trace:
+                node.meta["stack_trace"] = trace
+            node.meta["nn_module_stack"] = {key: (path, kind) for key, path, kind in self.modules}
+            node.meta["_modes"] = modes()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -184,25 +203,9 @@ class _Values(TorchFunctionMode):
         self.recorder = recorder
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
         if func in _OF_VALUES and not (args and isinstance(args[0], torch.Tensor)):
-            with unset_fake_temporarily() as mode, without_modes():
-                real = func(*args, **kwargs)
-            if not isinstance(real, torch.Tensor) or is_fake(real):
-                return real
-            with without_modes():
-                fake = real.clone() if mode is None else mode.from_tensor(real.detach())
-            node = self.recorder.value(real)
-            copy = torch.ops.aten.lift_fresh_copy.default
-            made = self.recorder.graph.create_node("call_function", copy, (node,), {}, name="lift_fresh_copy")
-            if self.recorder.keep_notes:
-                made.meta["nn_module_stack"] = {key: (path, kind) for key, path, kind in self.recorder.modules}
-                made.meta["_modes"] = modes()
-                made.meta["stack_trace"] = stack_trace()
-            self.recorder.results(made, fake)
-            with without_modes():
-                return fake.requires_grad_(real.requires_grad)
-        return func(*args, **kwargs)
+            return self.recorder.make_value(func, args, kwargs or {})
+        return func(*args, **(kwargs or {}))
 
 
 @contextlib.contextmanager
