@@ -49,6 +49,25 @@ class _Root:
         self.must_change = must_change
 
 
+def _specialized(root: _Root, value: int) -> str:
+    return (
+        f"You marked {root.name} as dynamic but your code specialized it to be a constant ({value}). If you're using "
+        "mark_dynamic, either remove it or use maybe_mark_dynamic. If you're using Dim.DYNAMIC, replace it with either "
+        "Dim.STATIC or Dim.AUTO."
+    )
+
+
+def _boundary(bad: int, good: int, is_same: Callable[[int], bool]) -> int:
+    """Return the size nearest to `bad` for which the program is the same, found by halving."""
+    while abs(bad - good) > 1:
+        middle = (bad + good) // 2
+        if is_same(middle):
+            good = middle
+        else:
+            bad = middle
+    return good
+
+
 class Plan:
     """The sizes of the inputs that may change.
 
@@ -115,20 +134,78 @@ class Plan:
         return first
 
     def _captured(self, leaves: Sequence[Any], point: dict[str, int], capture: Any, first: Any) -> Any:
-        if any(name not in {str(root.symbol) for root in self.roots} and point[name] != first[0][name] for name in point):
+        symbols = {str(root.symbol) for root in self.roots}
+        changed = {name: value for name, value in point.items() if value != first[0][name]}
+        if not changed.keys() <= symbols:
             # A size that is fixed by now.
             return None
-        changed = {name: value for name, value in point.items() if value != first[0][name]}
+        found, text, error = self._tried(leaves, point, capture, first)
+        if text is None:
+            return found
+        named = [root for root in self.roots if str(root.symbol) in changed]
+        required = [root for root in named if root.must_change]
+        if not required:
+            for root in named:
+                self._fixed(root, root.hint)
+            return None
+        limits = self._limits(required[0], leaves, capture, first) if len(changed) == 1 else None
+        self._refuse(required, changed, text, limits, error)
+        return None
+
+    def _tried(self, leaves: Sequence[Any], point: Mapping[str, int], capture: Any, first: Any) -> Any:
+        """Return the capture at other sizes, or what is wrong with it, and the error."""
         try:
             found = capture(self._resized(leaves, point))
+        except UserError:
+            raise
         except (RuntimeError, ValueError, IndexError, AssertionError, TypeError) as error:
-            if isinstance(error, UserError):
-                raise
-            return self._differs(changed, f"{type(error).__name__}: {error}", error)
-        where = _first_difference(first[1], found)
-        if where is not None:
-            return self._differs(changed, where, None)
-        return found
+            return None, f"{type(error).__name__}: {error}", error
+        return found, _first_difference(first[1], found), None
+
+    def _limits(self, root: _Root, leaves: Sequence[Any], capture: Any, first: Any) -> tuple[int, Any]:
+        """Return the least and greatest size around the example for which the program is the same."""
+
+        def is_same(value: int) -> bool:
+            return self._tried(leaves, {**first[0], str(root.symbol): value}, capture, first)[1] is None
+
+        low, high = max(root.low, 2), root.high
+        if not is_same(root.hint + 1) and root.hint > low and not is_same(root.hint - 1):
+            return root.hint, root.hint
+        least, most = root.hint, root.hint
+        if root.hint > low:
+            least = low if is_same(low) else _boundary(low, root.hint, is_same)
+        above = min(high, root.hint + _LARGEST_TRIED)
+        if above > root.hint:
+            most = above if is_same(int(above)) else _boundary(int(above), root.hint, is_same)
+        return least, high if most == above else most
+
+    def _refuse(
+        self,
+        roots: list[_Root],
+        changed: dict[str, int],
+        text: str,
+        limits: tuple[int, Any] | None,
+        error: Exception | None,
+    ) -> None:
+        """Raise the error of sizes that the program asks for."""
+        names = ", ".join(root.name for root in roots)
+        sizes = ", ".join(f"{root.name} = {changed[str(root.symbol)]}" for root in roots)
+        hints = ", ".join(f"{root.name} = {root.hint}" for root in roots)
+        about = f"with {sizes} instead of {hints}, {text}"
+        head = f'Constraints violated ({names})! For more information, run with TORCH_LOGS="+dynamic".\n'
+        fixes = "\n".join(f"  {root.name} = {root.hint}" for root in roots)
+        root = roots[0]
+        if limits is not None and limits[0] == limits[1]:
+            line = f"{_specialized(root, root.hint)} ({about})"
+        else:
+            line = f"Not all values of {names} in the specified range give the same program: {about}"
+            if limits is not None:
+                least = [f"min={limits[0]}"] if limits[0] > max(root.low, 2) else []
+                most = [f"max={limits[1]}"] if limits[1] < root.high else []
+                fixes = f"  {root.name} = Dim({', '.join([repr(root.name), *least, *most])})"
+        raise UserError(
+            UserErrorType.CONSTRAINT_VIOLATION, f"{head}  - {line}\nSuggested fixes:\n{fixes}"
+        ) from error
 
     def _resized(self, leaves: Sequence[Any], point: Mapping[str, int]) -> list[Any]:
         resized = []
@@ -147,29 +224,6 @@ class Plan:
             resized.append(torch._C._fake_of(made).to(leaf.device).requires_grad_(leaf.requires_grad))
         return resized
 
-    def _differs(self, changed: dict[str, int], text: str, error: Exception | None) -> None:
-        """Fix sizes that the program asks for, or refuse.
-
-        Raises:
-            UserError: A size must change.
-        """
-        named = [root for root in self.roots if str(root.symbol) in changed]
-        required = [root for root in named if root.must_change]
-        if not required:
-            for root in named:
-                self._fixed(root, root.hint)
-            return
-        names = ", ".join(root.name for root in required)
-        sizes = ", ".join(f"{root.name} = {changed[str(root.symbol)]}" for root in required)
-        hints = ", ".join(f"{root.name} = {root.hint}" for root in required)
-        raise UserError(
-            UserErrorType.CONSTRAINT_VIOLATION,
-            f"Constraints violated ({names})! For more information, run with TORCH_LOGS=\"+dynamic\".\n"
-            f"  - Not all values of {names} in the specified range give the program of the example ({hints}): with "
-            f"{sizes}, {text}\nSuggested fixes:\n"
-            + "\n".join(f"  {root.name} = {root.hint}" for root in required),
-        ) from error
-
     def _fixed(self, root: _Root, value: int) -> None:
         """Make a size a number.
 
@@ -179,10 +233,8 @@ class Plan:
         if root.must_change:
             raise UserError(
                 UserErrorType.CONSTRAINT_VIOLATION,
-                f"Constraints violated ({root.name})! For more information, run with TORCH_LOGS=\"+dynamic\".\n"
-                f"  - You marked {root.name} as dynamic but your code specialized it to be a constant ({value}). If "
-                "you're using mark_dynamic, either remove it or use maybe_mark_dynamic. If you're using Dim.DYNAMIC, "
-                f"replace it with either Dim.STATIC or Dim.AUTO.\nSuggested fixes:\n  {root.name} = {value}",
+                f'Constraints violated ({root.name})! For more information, run with TORCH_LOGS="+dynamic".\n'
+                f"  - {_specialized(root, value)}\nSuggested fixes:\n  {root.name} = {value}",
             )
         self.roots.remove(root)
         self.dims = {key: expr for key, expr in self.dims.items() if root.symbol not in expr.free_symbols}

@@ -91,7 +91,8 @@ class Capture:
 
     def _input(self, leaf: Any, name: str) -> Any:
         if isinstance(leaf, torch.Tensor):
-            fake = leaf if is_fake(leaf) else self.mode.from_tensor(leaf)
+            # A tensor that is passed twice is two inputs.
+            fake = torch._C._fake_of(leaf.detach()).requires_grad_(leaf.requires_grad)
             node = self._placeholder(name, fake)
             self.recorder.track(fake, node)
             self.inputs.append(node)
