@@ -203,9 +203,7 @@ class Plan:
                 least = [f"min={limits[0]}"] if limits[0] > max(root.low, 2) else []
                 most = [f"max={limits[1]}"] if limits[1] < root.high else []
                 fixes = f"  {root.name} = Dim({', '.join([repr(root.name), *least, *most])})"
-        raise UserError(
-            UserErrorType.CONSTRAINT_VIOLATION, f"{head}  - {line}\nSuggested fixes:\n{fixes}"
-        ) from error
+        raise UserError(UserErrorType.CONSTRAINT_VIOLATION, f"{head}  - {line}\nSuggested fixes:\n{fixes}") from error
 
     def _resized(self, leaves: Sequence[Any], point: Mapping[str, int]) -> list[Any]:
         resized = []
@@ -301,9 +299,19 @@ def plan(
     sources = _sources(in_spec, parameters)
     roots: dict[str, _Root] = {}
     taken: set[int] = set()
+    # The symbol is named after the first size that it is, not after one that follows from it.
+    places: dict[str, str] = {}
+    for i, spec in enumerate(specs):
+        for dim, size in spec.items() if isinstance(spec, dict) else ():
+            if isinstance(size, Dim) and not isinstance(size, _DerivedDim):
+                places.setdefault(size.__name__, f"L{sources[i]}.size()[{dim}]")
     for i, (leaf, spec) in enumerate(zip(leaves, specs)):
         if not isinstance(leaf, torch.Tensor):
-            if spec is not None and spec is not Dim.STATIC and not (isinstance(spec, _DimHint) and spec.type is _DimHintType.AUTO):
+            if (
+                spec is not None
+                and spec is not Dim.STATIC
+                and not (isinstance(spec, _DimHint) and spec.type is _DimHintType.AUTO)
+            ):
                 if type(spec) is not int:
                     raise NotImplementedError(
                         f"torch.export.export: the number {names[i]} of the inputs cannot change: only sizes of tensors "
@@ -340,23 +348,25 @@ def plan(
                     )
             root = roots.get(base.__name__)
             if root is None:
-                symbol = _expressions.symbol(_symbol_name(source, taken))
+                symbol = _expressions.symbol(_symbol_name(places.get(base.__name__, source), taken))
                 if not base.min <= value <= base.max:
                     low = max(base.min, 2)
                     raise ConstraintViolationError(f"{value} not in range [{low}, {base.max}]")
                 root = roots[base.__name__] = _Root(symbol, base.__name__, value, base.min, base.max, True)
-                _add(made, root)
+                made.roots.append(root)
             elif root.hint != value:
                 raise UserError(
                     UserErrorType.CONSTRAINT_VIOLATION,
-                    f"Constraints violated ({base.__name__})! For more information, run with TORCH_LOGS=\"+dynamic\".\n"
+                    f'Constraints violated ({base.__name__})! For more information, run with TORCH_LOGS="+dynamic".\n'
                     f"  - The values of {base.__name__} = {root.hint} and {source} = {hint} must always be equal.",
                 )
             expr = root.symbol
             if isinstance(size, _DerivedDim):
                 expr = root.symbol * size.factor + size.offset
-                made.ranges.setdefault(expr, ValueRanges(size.min, size.max))
+            made.ranges.setdefault(expr, ValueRanges(size.min, size.max))
             made.dims[i, dim] = expr
+    for root in made.roots:
+        made.ranges.setdefault(root.symbol, ValueRanges(root.low, root.high))
     return made
 
 
@@ -411,6 +421,10 @@ def _first_difference(x: Capture, y: Capture) -> str | None:
             return f"the result has {q!r} and not {p!r}"
     if x.out_spec != y.out_spec:
         return "the result has another form"
+    for name, inner in x.recorder.graphs.items():
+        # Graphs that operators call get no sizes from outside.
+        if str(inner.graph) != str(y.recorder.graphs[name].graph):
+            return f"the graph {name} of torch.cond has other numbers"
     return None
 
 

@@ -51,7 +51,9 @@ class Capture:
         out_spec: the tree of the result.
     """
 
-    def __init__(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], names: list[str]) -> None:
+    def __init__(
+        self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], names: list[str]
+    ) -> None:
         self.graph = fx.Graph()
         self.weights: dict[str, fx.Node] = {}
         self.constants: list[tuple[torch.Tensor, fx.Node]] = []
@@ -168,7 +170,9 @@ def _traced_program(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict
 # ---- names
 
 
-def _input_names(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+def _input_names(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[list[str], list[str]]:
     """Return the names of the leaves of the inputs, and of the parameters."""
     parameters = inspect.signature(module.forward).parameters
     positional = [p for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -279,7 +283,9 @@ def _program(
             value = node.meta["val"]
             arg: Any = TensorArgument(node.name)
             if not isinstance(value, torch.Tensor):
-                arg = SymIntArgument(node.name) if isinstance(value, torch.SymInt) else ConstantArgument(node.name, value)
+                arg = (
+                    SymIntArgument(node.name) if isinstance(value, torch.SymInt) else ConstantArgument(node.name, value)
+                )
             inputs.append(InputSpec(InputKind.USER_INPUT, arg, None))
         elif node in lifted:
             tensor = lifted[node]
@@ -296,9 +302,12 @@ def _program(
                 if not persistent:
                     constants[name] = module.get_buffer(name)
                 inputs.append(InputSpec(InputKind.BUFFER, TensorArgument(node.name), name, persistent))
-    outputs = [OutputSpec(OutputKind.USER_OUTPUT, argument_of(result), None) for result in captured.results]
     root = torch.nn.Module()
+    for name, inner in captured.recorder.graphs.items():
+        root.add_module(name, inner)
     _group_modes(graph, root)
+    results: Any = output.args[0]
+    outputs = [OutputSpec(OutputKind.USER_OUTPUT, argument_of(result), None) for result in results]
     signature = ModuleCallSignature([], [], in_spec, captured.out_spec, parameters)
     calls = [ModuleCallEntry("", signature)]
     calls += [ModuleCallEntry(name) for name, _ in module.named_modules() if name]
@@ -414,4 +423,3 @@ def _outline(graph: fx.Graph, root: torch.nn.Module, nodes: list[fx.Node], mode:
         node.replace_all_uses_with(item, delete_user_cb=lambda user: user not in inside and user is not call)
     for node in reversed(nodes):
         graph.erase_node(node)
-

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytpu as torch
 
-from .. import _archive, _C, _file_globals, _file_places, _weights_only
+from .. import _C, _archive, _file_globals, _file_places, _weights_only
 from . import _text
 from ._modules import RecursiveScriptModule, ScriptModule
 

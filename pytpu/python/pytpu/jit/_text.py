@@ -25,7 +25,7 @@ class ScriptError(RuntimeError):
     """Code of an archive that is damaged, or that has what does not run here."""
 
 
-class _Returned(Exception):  # noqa: N818  # it ends a function
+class _Returned(Exception):  # it ends a function
     def __init__(self, value: Any) -> None:
         super().__init__()
         self.value = value

@@ -17,6 +17,7 @@ from ...overrides import TorchFunctionMode
 from ...utils import _pytree as pytree
 from ...utils._python_dispatch import TorchDispatchMode
 from ..graph import Graph
+from ..graph_module import GraphModule
 from ..node import Node
 
 #: Functions that make tensors of Python's or NumPy's values.
@@ -57,6 +58,8 @@ class Recorder(TorchDispatchMode):
         self._places: dict[Any, Node] = {}
         #: The tensors whose identity is a key stay alive.
         self.kept: list[Any] = []
+        #: Graphs that operators call, by the name of the attribute.
+        self.graphs: dict[str, GraphModule] = {}
         #: The modules that are running: a key, a path, and a class for each.
         self.modules: list[tuple[str, str, str]] = []
 
@@ -125,6 +128,50 @@ class Recorder(TorchDispatchMode):
         with without_modes():
             return value.requires_grad_(real.requires_grad)
 
+    def record_choice(self, pred: torch.Tensor, true_fn: Any, false_fn: Any, operands: Any) -> Any:
+        """Add a node of ``torch.cond``, with a graph for each function."""
+        leaves, spec = pytree.tree_flatten(tuple(operands))
+        if not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
+            raise RuntimeError(
+                "Expect operands to be a tuple of possibly nested dict/list/tuple that only consists of tensor leaves"
+            )
+        outer = [self.node_of(leaf) for leaf in leaves]
+        number = sum(name.startswith("true_graph") for name in self.graphs)
+        branches = [self._branch(fn, leaves, spec, outer) for fn in (true_fn, false_fn)]
+        if branches[0].out_spec != branches[1].out_spec:
+            raise RuntimeError("Unmatched output spec from torch.cond branches: the functions return other trees")
+        # Values from outside that a function reads become operands of both.
+        extra = list(dict.fromkeys(node for branch in branches for node in branch.outside))
+        reads = []
+        for name, branch in zip(("true", "false"), branches):
+            for node in extra:
+                branch.placeholder(node)
+            branch.order(extra)
+            self.graphs[f"{name}_graph_{number}"] = GraphModule(torch.nn.Module(), branch.graph)
+            for key, module in branch.recorder.graphs.items():
+                self.graphs[f"{name}_graph_{number}"].add_module(key, module)
+            reads.append(self.graph.create_node("get_attr", f"{name}_graph_{number}"))
+        args = (self.node_of(pred), *reads, (*outer, *extra))
+        node = self.graph.create_node("call_function", torch.ops.higher_order.cond, args, name="cond")
+        self._note(node)
+        results = branches[0].results
+        for x, y in zip(results, branches[1].results):
+            if (x.shape, x.dtype) != (y.shape, y.dtype):
+                raise RuntimeError(
+                    f"Expect outputs of torch.cond branches to have the same sizes and dtypes, but got {tuple(x.shape)} "
+                    f"{x.dtype} and {tuple(y.shape)} {y.dtype}"
+                )
+        self.results(node, tuple(results))
+        return pytree.tree_unflatten(results, branches[0].out_spec)
+
+    def _branch(self, function: Any, leaves: list[Any], spec: Any, outer: list[Node]) -> _Branch:
+        # The operators of the function are not in this graph.
+        popped = torch._C._pop_torch_dispatch_mode()
+        try:
+            return _Branch(self, function, leaves, spec, outer)
+        finally:
+            torch._C._push_torch_dispatch_mode(popped)
+
     def _note(self, node: Node) -> None:
         if self.keep_notes:
             trace = stack_trace()
@@ -146,6 +193,67 @@ class Recorder(TorchDispatchMode):
             return result
         self.record(func, args, kwargs, result)
         return result
+
+
+class _Branch:
+    """The graph of a function that ``torch.cond`` may call."""
+
+    def __init__(self, parent: Recorder, function: Any, leaves: list[Any], spec: Any, outer: list[Node]) -> None:
+        self.graph, self.parent = Graph(), parent
+        #: Parameters by the nodes outside whose values they get.
+        self.outside: dict[Node, Node] = {}
+        self.recorder = Recorder(
+            self.graph,
+            self._read,
+            keeps_compositions=parent.keeps_compositions,
+            rules=parent.rules,
+            keep_notes=parent.keep_notes,
+            value=self._value,
+        )
+        self.recorder.modules = parent.modules
+        self.operands = []
+        # Views keep the values apart from those outside.
+        values = []
+        for leaf, node in zip(leaves, outer):
+            made = self.graph.placeholder(node.name)
+            made.meta["val"] = described(leaf)
+            with without_modes():
+                value = torch._C._fake_of(leaf.detach()) if is_fake(leaf) else leaf.detach()
+            self.recorder.track(value, made)
+            self.operands.append(made)
+            values.append(value)
+        with self.recorder:
+            result = function(*pytree.tree_unflatten(values, spec))
+        self.results, self.out_spec = pytree.tree_flatten(result)
+        if not all(isinstance(value, torch.Tensor) for value in self.results):
+            raise RuntimeError("Expect outputs of torch.cond branches to be tensors")
+        output = self.graph.output(tuple(self.recorder.node_of(value) for value in self.results))
+        output.meta["val"] = described(tuple(self.results))
+        for node in self.graph.nodes:
+            node.meta.pop("_modes", None)
+
+    def _read(self, tensor: torch.Tensor) -> Node:
+        return self.placeholder(self.parent.node_of(tensor))
+
+    def _value(self, tensor: torch.Tensor) -> Node:
+        return self.placeholder(self.parent.value(tensor))
+
+    def placeholder(self, node: Node) -> Node:
+        """Return the parameter that gets the value of a node outside."""
+        if node not in self.outside:
+            first = next((n for n in self.graph.nodes if n.op != "placeholder"), None)
+            with self.graph.inserting_before(first) if first is not None else contextlib.nullcontext():
+                made = self.graph.placeholder(node.name)
+            made.meta["val"] = node.meta.get("val")
+            self.outside[node] = made
+        return self.outside[node]
+
+    def order(self, nodes: list[Node]) -> None:
+        """Put the parameters in the order of the nodes outside."""
+        last = self.operands[-1] if self.operands else self.graph._root
+        for node in nodes:
+            last.append(self.outside[node])
+            last = self.outside[node]
 
 
 def _place(value: torch.Tensor) -> Any:
@@ -198,13 +306,14 @@ def stack_trace() -> str:
 class _Values(TorchFunctionMode):
     """Makes tensors of Python's values real, also where new tensors are fake, and hands them to the recorder."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
-        self.recorder = recorder
-
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.new_tensor and not isinstance(args[1:] and args[1], torch.Tensor):
+            tensor, *data = args
+            kwargs = {"dtype": tensor.dtype, "device": tensor.device, **(kwargs or {})}
+            func, args = torch.tensor, data
         if func in _OF_VALUES and not (args and isinstance(args[0], torch.Tensor)):
-            return self.recorder.make_value(func, args, kwargs or {})
+            recorder = next(m for m in reversed(torch._C._torch_dispatch_modes()) if isinstance(m, Recorder))
+            return recorder.make_value(func, args, kwargs or {})
         return func(*args, **(kwargs or {}))
 
 
@@ -221,8 +330,18 @@ def without_modes() -> Iterator[None]:
 @contextlib.contextmanager
 def recording(recorder: Recorder) -> Iterator[None]:
     """Return a block whose operators are recorded."""
-    with _Values(recorder), recorder:
-        yield
+    original = torch.from_numpy
+
+    def from_numpy(ndarray: Any) -> torch.Tensor:
+        return recorder.make_value(original, (ndarray,), {})
+
+    # No mode sees this function.
+    torch.from_numpy = from_numpy
+    try:
+        with recorder, _Values():
+            yield
+    finally:
+        torch.from_numpy = original
 
 
 @contextlib.contextmanager

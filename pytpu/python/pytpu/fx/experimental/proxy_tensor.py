@@ -85,7 +85,9 @@ def make_fx(
 
     @functools.wraps(f if not isinstance(f, torch.nn.Module) else f.forward)
     def wrapped(*args: Any) -> GraphModule:
-        return _traced(f, args, decomposition_table, tracing_mode, pre_dispatch, record_module_stack, _allow_non_fake_inputs)
+        return _traced(
+            f, args, decomposition_table, tracing_mode, pre_dispatch, record_module_stack, _allow_non_fake_inputs
+        )
 
     return wrapped
 
@@ -161,6 +163,8 @@ def _traced(
             stack.enter_context(_fake_weights(f, fake_mode, recorder, constant))
         stack.enter_context(recording(recorder))
         result = f(*pytree.tree_unflatten(values, spec))
+    for name, inner in recorder.graphs.items():
+        root.add_module(name, inner)
     outputs, out_spec = pytree.tree_flatten(result)
     nodes = [recorder.node_of(v) if isinstance(v, torch.Tensor) else v for v in outputs]
     if is_nested:

@@ -3,7 +3,6 @@
 from ..._absent import absent_class
 
 
-
 class GuardOnDataDependentSymNode(RuntimeError):
     """The course of a program depends on the elements of its inputs, so that it has no graph."""
 
