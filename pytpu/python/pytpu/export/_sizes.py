@@ -1,8 +1,8 @@
 """Sizes that may change: one program for all of them, from captures at several sizes.
 
-Sizes are numbers here. The module runs once with the sizes of the example and several times with others. Each number of
-the graph that differs between the runs must be an expression of the sizes, which is fitted and then checked in runs that
-the fit has not seen. A graph whose operators differ is refused: the program asks for a size.
+Sizes are numbers here. The module runs once with the sizes of the example and several times with others. Each number
+of the graph that differs between the runs must be an expression of the sizes that holds in all runs. A graph whose
+operators differ is refused: the program asks for a size.
 """
 
 from __future__ import annotations
@@ -314,8 +314,8 @@ def plan(
             ):
                 if type(spec) is not int:
                     raise NotImplementedError(
-                        f"torch.export.export: the number {names[i]} of the inputs cannot change: only sizes of tensors "
-                        "can"
+                        f"torch.export.export: the number {names[i]} of the inputs cannot change: only sizes of "
+                        "tensors can"
                     )
             continue
         for dim, size in (spec or {}).items():
@@ -475,7 +475,7 @@ class _Fits:
 
     def _arguments(self, node: fx.Node, row: Sequence[fx.Node]) -> None:
         trees = [_paths(n.args, n.kwargs) for n in row]
-        for path, value in trees[0].items():
+        for path in trees[0]:
             values = tuple(tree[path] for tree in trees)
             if all(type(v) is int for v in values) and len(set(values)) > 1:
                 self.arguments.append((node, path, self._size(values, node, row)))
@@ -578,8 +578,8 @@ class _Fits:
             shown = ", ".join(f"{v} for {p}" for v, p in zip(values[:4], self.points))
             raise UserError(
                 UserErrorType.CONSTRAINT_VIOLATION,
-                f"torch.export.export: a size of {node.target} at {_place(node)} is no expression of the sizes that may "
-                f"change: {shown}. Name fewer of them in dynamic_shapes",
+                f"torch.export.export: a size of {node.target} at {_place(node)} is no expression of the sizes that "
+                f"may change: {shown}. Name fewer of them in dynamic_shapes",
             )
         return expr
 
@@ -722,11 +722,10 @@ class _SizeNodes:
         symbol = _expressions.symbol(name)
         if symbol in self.made:
             return self.made[symbol]
-        for (leaf, dim), found in self.plan.dims.items():
-            if found == symbol:
-                return self._expression(symbol)
+        if symbol in self.plan.dims.values():
+            return self._expression(symbol)
         # The symbol is part of the size of an input only: x = factor * symbol + offset.
-        for (leaf, dim), found in self.plan.dims.items():
+        for found in self.plan.dims.values():
             if found.free_symbols == {symbol}:
                 offset = found.terms.get((), 0)
                 factor = next(value for key, value in found.terms.items() if key)

@@ -1,4 +1,4 @@
-"""Capture of programs: `torch.export.export` runs the module with descriptions of its inputs, and keeps the operators."""
+"""Capture of programs: `torch.export.export` runs a module with descriptions of its inputs, and keeps the operators."""
 
 from __future__ import annotations
 
@@ -214,8 +214,8 @@ def export(
             raise ValueError(
                 f"Unsupported input type {type(leaf)}. Export only supports pytree containers of basic types (Tensor, "
                 "int, float, ...) as input. To register a custom dataclass, use torch.export.register_dataclass. To "
-                "register a custom container type, use torch.utils._pytree.register_pytree_node. To register a constant "
-                "input, use torch.utils._pytree.register_constant"
+                "register a custom container type, use torch.utils._pytree.register_pytree_node. To register a "
+                "constant input, use torch.utils._pytree.register_constant"
             )
     specs = spec_of_leaves(module, args, kwargs, dynamic_shapes)
     names, parameters = _input_names(module, args, kwargs)
@@ -235,7 +235,8 @@ def export(
         except DynamicOutputShapeException as error:
             raise UserError(
                 UserErrorType.DYNAMIC_DIM,
-                f"The sizes of the result of {error} depend on the elements of a tensor, which programs here cannot have",
+                f"The sizes of the result of {error} depend on the elements of a tensor, and programs here have none of "
+                "these",
             ) from error
 
     captured = plan.run(leaves, capture)

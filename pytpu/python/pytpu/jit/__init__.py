@@ -1,6 +1,7 @@
 """Decorators of TorchScript, and its archives. There is no second language here: decorated functions stay Python.
 
-`load` reads archives that PyTorch wrote, and runs their code. On ``tpu``, the ops of a decorated function are compiled anyway.
+`load` reads archives that PyTorch wrote, and runs their code. On ``tpu``, the ops of a decorated function are compiled
+anyway.
 """
 
 from __future__ import annotations

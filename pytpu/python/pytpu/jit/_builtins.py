@@ -1,4 +1,4 @@
-"""The functions that code of TorchScript calls: operators of aten on tensors, and functions of numbers, texts and lists."""
+"""The functions that code of TorchScript calls: operators of aten, and functions of numbers, texts and lists."""
 
 from __future__ import annotations
 
@@ -493,7 +493,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 #: Functions of containers, whose items may be tensors.
 _ALWAYS_PLAIN = frozenset(
     """__is__ __isnot__ append extend insert pop clear reverse len list dict keys items get update setdefault Delete
-    format str __getitem__ __contains__ _set_item tensor as_tensor size dim Bool Int Float wait broadcast_tensors""".split()
+    format str __getitem__ __contains__ _set_item tensor as_tensor size dim Bool Int Float wait
+    broadcast_tensors""".split()
 )
 
 

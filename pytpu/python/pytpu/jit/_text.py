@@ -1,6 +1,6 @@
 """The code of TorchScript archives, and how it runs.
 
-The code is a small subset of Python's text. It is parsed with `ast` and becomes functions here: there is no ``eval``, and
+The code is a small subset of Python's text. It is parsed with `ast` and becomes functions here. There is no ``eval``:
 a name means a variable, an operator of aten, or one of the functions of `_builtins.py`.
 """
 
@@ -570,8 +570,8 @@ def _constructor(cls: ScriptedClass) -> _Constructor:
 
 #: Attributes of tensors in TorchScript.
 _TENSOR_ATTRIBUTES = frozenset(
-    "T H mT mH data device dtype grad is_cuda is_leaf is_meta is_mps is_quantized is_sparse itemsize layout nbytes ndim "
-    "requires_grad shape imag real".split()
+    "T H mT mH data device dtype grad is_cuda is_leaf is_meta is_mps is_quantized is_sparse itemsize layout nbytes "
+    "ndim requires_grad shape imag real".split()
 )
 
 

@@ -159,13 +159,13 @@ def transform_subclass(
     stride = t.stride() if outer_stride is None else outer_stride
     wrapper = type(t).__tensor_unflatten__(parts, context, size, stride)
     if wrapper.shape != size:
-        raise AssertionError(
-            f"Expected return value from {type(t)}__tensor_unflatten__() to have shape equal to {size}"
-        )
+        raise AssertionError(f"Expected return value from {type(t)}__tensor_unflatten__() to have shape equal to {size}")
     return wrapper
 
 
-def return_and_correct_aliasing(func: typing.Any, args: typing.Any, kwargs: typing.Any, out: typing.Any) -> typing.Any:
+def return_and_correct_aliasing(
+    func: typing.Any, args: typing.Any, kwargs: typing.Any, out: typing.Any
+) -> typing.Any:
     """Return the result of an operator, as its schema says: an argument that it writes is the result itself.
 
     A class that computes an in-place operator on the tensors that it wraps makes a new wrapper for the result. The

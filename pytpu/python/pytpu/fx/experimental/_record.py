@@ -158,8 +158,8 @@ class Recorder(TorchDispatchMode):
         for x, y in zip(results, branches[1].results):
             if (x.shape, x.dtype) != (y.shape, y.dtype):
                 raise RuntimeError(
-                    f"Expect outputs of torch.cond branches to have the same sizes and dtypes, but got {tuple(x.shape)} "
-                    f"{x.dtype} and {tuple(y.shape)} {y.dtype}"
+                    f"Expect outputs of torch.cond branches to have the same sizes and dtypes, but got "
+                    f"{tuple(x.shape)} {x.dtype} and {tuple(y.shape)} {y.dtype}"
                 )
         self.results(node, tuple(results))
         return pytree.tree_unflatten(results, branches[0].out_spec)
