@@ -125,11 +125,23 @@ class Plan:
             runs.append((point, self._captured(leaves, point, capture, runs[0])))
         if not self.roots:
             return first
-        # A size that was found to be fixed in the meantime is the example's in all runs that count.
+        # Runs with another value of a size that was found to be fixed do not count.
         names = [str(root.symbol) for root in self.roots]
-        kept = [run for run in runs if run[1] is not None]
+        hints = runs[0][0]
+        kept = [
+            (point, found)
+            for point, found in runs
+            if found is not None and all(point[name] == hints[name] for name in point if name not in names)
+        ]
         fits = _Fits(self, names, [point for point, _ in kept], [found for _, found in kept])
-        fits.compare()
+        try:
+            fits.compare()
+        except UserError:
+            if any(root.must_change for root in self.roots):
+                raise
+            for root in list(self.roots):
+                self._fixed(root, root.hint)
+            return first
         self._shapes, self._arguments = fits.shapes, fits.arguments
         return first
 

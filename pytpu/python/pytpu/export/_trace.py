@@ -235,8 +235,8 @@ def export(
         except DynamicOutputShapeException as error:
             raise UserError(
                 UserErrorType.DYNAMIC_DIM,
-                f"The sizes of the result of {error} depend on the elements of a tensor, and programs here have none of "
-                "these",
+                f"The sizes of the result of {error} depend on the elements of a tensor, and programs here have none "
+                "of these",
             ) from error
 
     captured = plan.run(leaves, capture)

@@ -67,6 +67,7 @@ class Error(RuntimeError):
 _LAZY = {
     **dict.fromkeys(("ScriptModule", "RecursiveScriptModule", "TracedModule", "TopLevelTracedModule"), "_modules"),
     **dict.fromkeys(("load", "save"), "_files"),
+    **dict.fromkeys(("trace", "trace_module"), "_trace"),
 }
 
 
@@ -110,7 +111,7 @@ _overload_method = _overload
 
 
 class TracerWarning(Warning):
-    """A warning of tracers. Nothing is traced here."""
+    """A warning of `trace`."""
 
     @staticmethod
     def ignore_lib_warnings():
@@ -247,6 +248,9 @@ def is_scripting() -> bool:
     return False
 
 
-def is_tracing():
-    """Return ``False``: nothing is traced."""
-    return False
+def is_tracing() -> bool:
+    """Return whether `trace` is running."""
+    import sys
+
+    module = sys.modules.get(f"{__name__}._trace")
+    return module is not None and module.is_tracing()

@@ -31,6 +31,7 @@ class _Reader:
             if name.startswith("code/") and name.endswith(".py")
         }
         self.program = _text.Program(self._code, self.constants)
+        self.program.files = self.files
         self._kinds: dict[str, Any] = {}
 
     def _code(self, path: str) -> str | None:

@@ -184,7 +184,8 @@ class Program:
         self._files: dict[str, dict[str, ast.stmt]] = {}
         self._found: dict[str, Any] = {}
         self._constructors: dict[str, _Constructor] = {}
-        self.sources: dict[str, str] = {}
+        #: The files of code, as they are written.
+        self.files: dict[str, bytes] = {}
 
     def has(self, qualified: str) -> bool:
         """Return whether there is a class or function with a qualified name."""
@@ -220,7 +221,6 @@ class Program:
         text = self._read(path.replace(".", "/") + ".py")
         found: dict[str, ast.stmt] = {}
         if text is not None:
-            self.sources[path] = text
             try:
                 tree = ast.parse(_python_text(text))
             except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
