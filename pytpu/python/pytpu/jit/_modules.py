@@ -51,6 +51,13 @@ class RecursiveScriptModule(ScriptModule):
         super().__init__()
         self.__dict__["_scripted"] = cls
         self.__dict__["_program"] = program
+        for name, value in cls.values.items():
+            if not name.startswith("_"):
+                self.__dict__[name] = value({})
+        for name in cls.methods:
+            if hasattr(torch.nn.Module, name) and name != "forward" and not name.startswith("_"):
+                # A method of the archive with the name of one of all modules.
+                self.__dict__[name] = self._scripted_method(name)
 
     @property
     def original_name(self) -> str:
@@ -96,6 +103,13 @@ class RecursiveScriptModule(ScriptModule):
         function = self._scripted_function(name)
         return lambda *args, **kwargs: function(self, *args, **kwargs)
 
+    def _scripted_attribute(self, name: str) -> Any:
+        """Return what code reads: an attribute of the archive's class."""
+        cls: ScriptedClass = self.__dict__["_scripted"]
+        if name != "training" and name not in cls.types and name not in cls.values:
+            raise AttributeError(f"'{cls.name}' object has no attribute or method '{name}'")
+        return getattr(self, name)
+
     def __getattr__(self, name: str) -> Any:
         cls = self.__dict__.get("_scripted")
         if cls is not None and name in cls.methods:
@@ -119,7 +133,7 @@ class RecursiveScriptModule(ScriptModule):
         made = type(self)(self.__dict__["_scripted"], self.__dict__["_program"])
         memo[id(self)] = made
         for name, value in self.__dict__.items():
-            if name not in ("_scripted", "_program"):
+            if name not in ("_scripted", "_program", "_kind") and name not in self.__dict__["_scripted"].methods:
                 made.__dict__[name] = copy.deepcopy(value, memo)
         return made
 

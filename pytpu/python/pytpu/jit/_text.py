@@ -585,8 +585,10 @@ def get_attribute(owner: Any, name: str) -> Any:
         if name in _TENSOR_ATTRIBUTES:
             value = getattr(owner, name)
             return list(value) if name == "shape" else value
-    elif isinstance(owner, (torch.nn.Module, ScriptedObject)):
-        if not name.startswith("__"):
+    elif isinstance(owner, torch.nn.Module):
+        return owner._scripted_attribute(name)
+    elif isinstance(owner, ScriptedObject):
+        if not name.startswith("_"):
             return getattr(owner, name)
     elif isinstance(owner, tuple) and name in getattr(owner, "_fields", ()):
         return getattr(owner, name)
@@ -610,7 +612,8 @@ def set_attribute(owner: Any, name: str, value: Any) -> None:
     """Set an attribute of a module or an object of the archive."""
     if isinstance(owner, ScriptedObject):
         owner._attributes[name] = value
-    elif isinstance(owner, torch.nn.Module) and not name.startswith("__"):
+    elif isinstance(owner, torch.nn.Module) and not name.startswith("_"):
+        owner._scripted_attribute(name)
         setattr(owner, name, value)
     else:
         raise ScriptError(f"a value of {type(owner).__name__} has no attribute {name}")

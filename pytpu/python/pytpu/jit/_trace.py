@@ -76,8 +76,10 @@ def trace(
     elif example_inputs is None:
         raise RuntimeError("example_kwarg_inputs should be a dict")
     else:
-        args = example_inputs if isinstance(example_inputs, tuple) else (
-            tuple(example_inputs) if isinstance(example_inputs, list) else (example_inputs,)
+        args = (
+            example_inputs
+            if isinstance(example_inputs, tuple)
+            else (tuple(example_inputs) if isinstance(example_inputs, list) else (example_inputs,))
         )
     from ..export import Dim, export
     from ._writer import Code

@@ -153,7 +153,7 @@ class _Pickle:
                 state[name] = None
             elif name == "training":
                 state[name] = module.training
-            else:
+            elif name not in cls.values:
                 state[name] = getattr(module, name)
         self._object(cls.qualified, state)
         self._modules[id(module)] = len(self._modules)
