@@ -382,6 +382,42 @@ def plan(
     return made
 
 
+def plan_of(program: Any, inputs: Sequence[fx.Node]) -> Plan:
+    """Return the sizes of the inputs of a program that may change."""
+    made = Plan()
+    known: dict[str, _Root] = {}
+    for i, node in enumerate(inputs):
+        value = node.meta["val"]
+        if isinstance(value, torch.SymInt):
+            raise NotImplementedError(
+                "a number among the inputs of the program may change, which is not supported here"
+            )
+        for dim, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+            if not isinstance(size, torch.SymInt):
+                continue
+            made.dims[i, dim] = size.node.expr
+            for symbol in size.node.expr.free_symbols:
+                name = str(symbol)
+                if name in known:
+                    continue
+                hint = _hint(size, name)
+                limits = program.range_constraints.get(symbol, ValueRanges(0, int_oo))
+                known[name] = _Root(symbol, name, hint, int(max(limits.lower, 0)), limits.upper, True)
+    made.roots = list(known.values())
+    made.ranges = dict(program.range_constraints)
+    return made
+
+
+def _hint(size: Any, name: str) -> int:
+    """Return the value of the symbol of a size in the example."""
+    from ._unlift import solve
+
+    found = solve(size.node.expr, {}, size.node.hint)
+    if found is None or found[0] != name or Fraction(found[1]).denominator != 1:
+        raise NotImplementedError(f"the size {size} of an input is not understood")
+    return int(found[1])
+
+
 def _add(made: Plan, root: _Root) -> None:
     made.roots.append(root)
     made.ranges[root.symbol] = ValueRanges(root.low, root.high)
@@ -433,6 +469,8 @@ def _first_difference(x: Capture, y: Capture) -> str | None:
             return f"the result has {q!r} and not {p!r}"
     if x.out_spec != y.out_spec:
         return "the result has another form"
+    if getattr(x, "written", {}).keys() != getattr(y, "written", {}).keys():
+        return "the program writes to other values"
     for name, inner in x.recorder.graphs.items():
         # Graphs that operators call get no sizes from outside.
         if str(inner.graph) != str(y.recorder.graphs[name].graph):

@@ -263,6 +263,11 @@ def _program(
     preserve: Sequence[str],
 ) -> ExportedProgram:
     graph = captured.graph
+    for node in graph.nodes:
+        if getattr(node.target, "namespace", "") == "prims":
+            raise NotImplementedError(
+                f"torch.export.export: an operator that aten does not have is called at {_sizes._place(node)}: {node.target}"
+            )
     output = graph.output(tuple(captured.results))
     output.meta["val"] = tuple(r.meta["val"] if isinstance(r, fx.Node) else r for r in captured.results)
     plan.write_sizes(graph, captured.inputs)

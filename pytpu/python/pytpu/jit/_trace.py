@@ -36,7 +36,7 @@ def trace(
 ) -> Any:
     """Return the module of the operators that a module or function calls.
 
-    The module shares its weights with the original, and `torch.jit.save` writes it into a file that PyTorch reads. Sizes
+    The module shares its weights with the original, and `torch.jit.save` writes a file that PyTorch reads. Sizes
     of the inputs may change where the operators do not depend on them. Unlike in PyTorch, a program that reads an
     element of a tensor is refused, since its course depends on the values.
 

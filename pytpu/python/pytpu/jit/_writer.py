@@ -368,8 +368,8 @@ class Code:
             pairs = ", ".join(f"{_quoted(key)}: {p}" for key, (p, _) in zip(spec.context, parts))
             return f"{{{pairs}}}", f"Dict[str, {kinds.pop()}]"
         raise NotImplementedError(
-            f"torch.jit.trace: a result of the form {spec} is not written as TorchScript: lists and dicts have values of "
-            "one type"
+            f"torch.jit.trace: a result of the form {spec} is not written as TorchScript: lists and dicts have values "
+            "of one type"
         )
 
     def _nodes(self, module: fx.GraphModule) -> None:
