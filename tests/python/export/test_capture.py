@@ -393,3 +393,61 @@ def test_the_random_generator_stays():
     state = torch.get_rng_state()
     export(nn.Dropout(), (X,), dynamic_shapes=({0: B},))
     assert torch.equal(torch.get_rng_state(), state)
+
+
+# ---- functional operators
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_of_functional_operators_do_the_same(name):
+    module, args, kwargs, shapes = PROGRAMS[name]
+    program = export(module, copy.deepcopy(args), copy.deepcopy(kwargs), dynamic_shapes=shapes).run_decompositions()
+    assert program.dialect == "ATEN"
+    for target in graph_of(program):
+        assert not target.split(".")[1].endswith("_") if target.startswith("aten.") else True
+    others, values = copy.deepcopy(args), copy.deepcopy(args)
+    plain = copy.deepcopy(module)
+    expected = plain(*others, **kwargs)
+    run = program.module()
+    state = copy.deepcopy(dict(module.named_buffers()))
+    found = run(*values, **kwargs)
+    if name != "residual_training":
+        check(found, expected)
+    check(values, others)
+    check(dict(run.named_buffers()), {key: dict(plain.named_buffers()).get(key) for key, _ in run.named_buffers()} | {})
+    for key, value in module.named_buffers():
+        value.copy_(state[key])
+
+
+@pytest.mark.parametrize("name", ["counter", "writes_input", "trees"])
+def test_functional_programs_are_those_of_pytorch(name):
+    module, args, kwargs, shapes = PROGRAMS[name]
+    program = export(module, args, kwargs, dynamic_shapes=shapes).run_decompositions()
+    with zipfile.ZipFile(GOLDENS / "export_programs.zip") as opened:
+        assert lines(str(program)) == lines(opened.read(f"{name}.core.txt").decode())
+
+
+def test_writes_to_parts_become_new_values():
+    def function(x):
+        y = x + 0
+        y[:, 1] = 7
+        y.view(-1)[0] = 5
+        y.t()[2].mul_(2)
+        z = y.unsqueeze(0)
+        z += 1
+        return y, z
+
+    program = export(Of(function), (torch.zeros(2, 3),)).run_decompositions()
+    assert not [t for t in graph_of(program) if t.split(".")[1].endswith("_")]
+    check(program.module()(torch.ones(2, 3)), function(torch.ones(2, 3)))
+
+
+def test_a_table_takes_operators_apart():
+    program = export(Of(lambda x: torch.nn.functional.silu(x)), (torch.ones(2),))
+    table = torch.export.default_decompositions()
+    table[torch.ops.aten.silu.default] = lambda x: x * torch.sigmoid(x)
+    assert graph_of(program.run_decompositions(table)) == ["aten.sigmoid.default", "aten.mul.Tensor"]
+    assert graph_of(program.run_decompositions()) == ["aten.silu.default"]
+    linear = export(nn.Linear(3, 2), (torch.ones(1, 3),))
+    assert graph_of(linear.run_decompositions({})) == ["aten.linear.default"]
+    assert graph_of(linear.run_decompositions()) == ["aten.t.default", "aten.addmm.default"]

@@ -1,7 +1,7 @@
 """`ExportedProgram.run_decompositions`: programs of functional operators.
 
-The graph runs again with fake values. Operators that PyTorch composes of others are recorded by their parts. An operator
-that writes to its operand is recorded as the one that returns the new value. The values of which the operand is a part,
+The graph runs again with fake values. Operators that PyTorch composes of others are recorded by their parts. An
+operator that writes to its operand is recorded as the one that returns the new value. The values of which the operand is a part,
 and other parts of these, are computed anew when they are read.
 """
 
@@ -205,6 +205,8 @@ class _Run:
             return self._wrapped(target(*args, **kwargs))
         if target is torch.ops.aten.batch_norm.default and args[5] and args[3] is not None:
             return self._batch_norm(node, args)
+        if target is torch.ops.aten.dropout.default and args[2] and not self.recorder.keeps_compositions:
+            return self._wrapped(torch.ops.aten.native_dropout.default(*args)[0])
         if schema.is_mutable:
             return self._write(node, target, schema, args, kwargs)
         result = self._plain(target, args, kwargs)
@@ -333,6 +335,11 @@ def _functional(target: OpOverload, name: str, args: Any, kwargs: Any) -> Any:
     if name == "normal_":
         return aten.normal_functional.default(*args, **kwargs)
     packet = getattr(aten, name[:-1])
+    # A default may be written out only for the operator that writes.
+    for argument in target._schema.arguments[len(args) :]:
+        if argument.kwarg_only or argument.name in kwargs:
+            break
+        args = (*args, argument.default_value)
     overload = {"bernoulli_": {"float": "p"}}.get(name, {}).get(target._overloadname, target._overloadname)
     found = getattr(packet, overload if overload in packet.overloads() else packet.overloads()[0])
     return found(*args, **kwargs)

@@ -266,7 +266,8 @@ def _program(
     for node in graph.nodes:
         if getattr(node.target, "namespace", "") == "prims":
             raise NotImplementedError(
-                f"torch.export.export: an operator that aten does not have is called at {_sizes._place(node)}: {node.target}"
+                f"torch.export.export: an operator that aten does not have is called at {_sizes._place(node)}: "
+                f"{node.target}"
             )
     output = graph.output(tuple(captured.results))
     output.meta["val"] = tuple(r.meta["val"] if isinstance(r, fx.Node) else r for r in captured.results)
