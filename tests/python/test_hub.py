@@ -38,3 +38,22 @@ def test_weights_are_downloaded_once_and_checked(tmp_path, capsys):
         assert torch.equal(state["bias"], model.bias)
     finally:
         torch.hub.set_dir(before)
+
+
+def test_models_of_a_folder(tmp_path):
+    (tmp_path / "parts.py").write_text("def scaled(n):\n    return 2 * n\n")
+    (tmp_path / "hubconf.py").write_text(
+        "from parts import scaled\n\ndependencies = ['json']\n\n\ndef model(n=1, *, more=0):\n    return scaled(n) + more\n"
+    )
+    assert torch.hub.load(tmp_path, "model", 3, more=1, source="local") == 7
+    with pytest.raises(RuntimeError, match="Cannot find callable other in hubconf"):
+        torch.hub.load(str(tmp_path), "other", source="local")
+    with pytest.raises(ValueError, match='Unknown source: "x". Allowed values: "github" | "local".'):
+        torch.hub.load(tmp_path, "model", source="x")
+    with pytest.raises(NotImplementedError, match="Clone the repository"):
+        torch.hub.load("owner/name", "model")
+    (tmp_path / "hubconf.py").write_text("dependencies = ['no_such_package']\n")
+    with pytest.raises(RuntimeError, match="Missing dependencies: no_such_package"):
+        torch.hub.load(tmp_path, "model", source="local")
+    with pytest.raises(FileNotFoundError):
+        torch.hub.load(tmp_path / "missing", "model", source="local")

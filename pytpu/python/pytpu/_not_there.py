@@ -41,13 +41,13 @@ _FAMILIES = [
     ),
     (
         r"fx\..*",
-        "this part of torch.fx needs tensors without values, or sizes that are symbols. torch.fx.symbolic_trace makes "
-        "graphs of modules and functions, and ShapeProp notes the sizes of their values",
+        "this part of torch.fx needs sizes that are symbols, or type checkers. torch.fx.symbolic_trace and "
+        "torch.fx.experimental.proxy_tensor.make_fx make graphs, and ShapeProp notes the sizes of their values",
         "graphs-of-operators",
     ),
     (
         r"(export|_export|package|utils\.mobile_optimizer)(\..*)?|while_loop",
-        "graphs of operators are not made here. To run a function on another machine, use torch.tpu.export",
+        "this part of torch.export is not there. torch.export.export, save and load have programs in PyTorch's files",
         "export-and-torchscript",
     ),
     (
@@ -55,8 +55,8 @@ _FAMILIES = [
         r"CompilationUnit|Code|Graph|Node|Value|Use|Block|ArgumentSpec|CallStack|Capsule|FileCheck|AliasDb|"
         r"ConcreteModuleTypeBuilder|ErrorReport|ExecutionPlan|Gradient|GraphExecutorState|IODescriptor|JITException|"
         r"LiteScriptModule|StaticModule|TracingState|merge_type_from_type_comment|unify_type_list",
-        "TorchScript is not there: functions and modules run as Python. Save a state_dict with torch.save, or write a "
-        "function with torch.tpu.export",
+        "TorchScript has no compiler here: torch.jit.script gives functions and modules back, and they run as Python. "
+        "torch.jit.trace, save and load have archives of operators",
         "export-and-torchscript",
     ),
     (
@@ -80,7 +80,7 @@ _FAMILIES = [
     ),
     (
         r"hub\..*",
-        "no code of repositories is run. Clone the repository and import its module; "
+        "no code of repositories is downloaded. Clone the repository, and use torch.hub.load with source='local'; "
         "torch.hub.load_state_dict_from_url downloads weights",
         "models-from-repositories",
     ),
@@ -109,7 +109,6 @@ IMPORTABLE = {
     "ao.quantization": _QUANTIZATION,
     "quantization": _QUANTIZATION,
     "func": "vmap",
-    "jit": "load save",
     "onnx": "export",
 }
 

@@ -1,4 +1,4 @@
-"""Download weights and keep them in a folder, as `torch.hub` does. There are no models from repositories.
+"""Download weights and keep them in a folder, as `torch.hub` does, and load models from folders of this machine.
 
 The folder is `$TORCH_HOME/hub`, or `$XDG_CACHE_HOME/torch/hub`, or `~/.cache/torch/hub`. PyTorch has the same folder,
 so files that are in it already are used.
@@ -199,3 +199,68 @@ def load_state_dict_from_url(
                 )
                 path = archive.extract(members[0], folder)
     return torch.load(path, map_location=map_location, weights_only=weights_only)
+
+
+_CONF = "hubconf.py"
+
+
+def load(
+    repo_or_dir: str | os.PathLike[str],
+    model: str,
+    *args: Any,
+    source: str = "github",
+    trust_repo: Any = None,
+    force_reload: bool = False,
+    verbose: bool = True,
+    skip_validation: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """Return what a function of a folder's ``hubconf.py`` returns. The code of the folder runs.
+
+    Args:
+        repo_or_dir: The folder.
+        model: The name of the function.
+        args: Arguments of the function.
+        source: ``local``. Nothing is downloaded from ``github``.
+        trust_repo: Accepted for compatibility.
+        force_reload: Accepted for compatibility.
+        verbose: Accepted for compatibility.
+        skip_validation: Accepted for compatibility.
+        kwargs: Arguments of the function by keyword.
+
+    Raises:
+        ValueError: If there is no such source.
+        NotImplementedError: If the source is ``github``.
+        RuntimeError: If there is no such function, or a package that the folder names is missing.
+    """
+    source = source.lower()
+    if source not in ("github", "local"):
+        raise ValueError(f'Unknown source: "{source}". Allowed values: "github" | "local".')
+    if source == "github":
+        raise NotImplementedError(
+            "torch.hub.load: no code is downloaded from repositories. Clone the repository, and pass its folder with "
+            "source='local'"
+        )
+    return _load_local(repo_or_dir, model, *args, **kwargs)
+
+
+def _load_local(hubconf_dir: str | os.PathLike[str], model: str, *args: Any, **kwargs: Any) -> Any:
+    """Call a function of the file ``hubconf.py`` in a folder."""
+    import importlib.util
+
+    folder = os.fspath(hubconf_dir)
+    sys.path.insert(0, folder)
+    try:
+        spec = importlib.util.spec_from_file_location(_CONF, os.path.join(folder, _CONF))
+        assert spec is not None and spec.loader is not None  # the path ends in .py
+        conf = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(conf)
+        missing = [name for name in getattr(conf, "dependencies", None) or () if not importlib.util.find_spec(name)]
+        if missing:
+            raise RuntimeError(f"Missing dependencies: {', '.join(missing)}")
+        entry = getattr(conf, model, None)
+        if entry is None or not callable(entry):
+            raise RuntimeError(f"Cannot find callable {model} in hubconf")
+        return entry(*args, **kwargs)
+    finally:
+        sys.path.remove(folder)

@@ -419,8 +419,6 @@ def test_targets_are_replaced():
 
 
 def test_graph_tools_that_are_not_there_say_so():
-    with pytest.raises(NotImplementedError, match="make_fx: graphs of operators are not made here"):
-        torch.fx.experimental.proxy_tensor.make_fx(torch.relu)
     for name in ("fx.passes.reinplace", "fx.experimental.meta_tracer", "fx.passes.fake_tensor_prop"):
-        with pytest.raises(ModuleNotFoundError, match=r"needs tensors without values, or sizes that are symbols"):
+        with pytest.raises(ModuleNotFoundError, match=r"needs sizes that are symbols, or type checkers"):
             importlib.import_module(f"torch.{name}")

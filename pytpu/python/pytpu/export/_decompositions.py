@@ -1,8 +1,8 @@
 """`ExportedProgram.run_decompositions`: programs of functional operators.
 
 The graph runs again with fake values. Operators that PyTorch composes of others are recorded by their parts. An
-operator that writes to its operand is recorded as the one that returns the new value. The values of which the operand is a part,
-and other parts of these, are computed anew when they are read.
+operator that writes to its operand is recorded as the one that returns the new value. The values of which the operand
+is a part, and other parts of these, are computed anew when they are read.
 """
 
 from __future__ import annotations
