@@ -76,6 +76,9 @@ class Capture:
 
     def _placeholder(self, name: str, value: Any) -> fx.Node:
         node = self.graph.placeholder(name)
+        if all(other.name != name for other in self.graph.nodes if other is not node):
+            # `Graph` takes another name where a builtin has it, such as `input`.
+            node.name = name
         node.meta["val"] = value
         return node
 
