@@ -456,7 +456,9 @@ unsafe extern "C" fn set_item(o: Object, key: Object, value: Object) -> c_int {
         if value.is_null() {
             return Err(PyTypeError::new_err("Tensor does not support deleting items").into());
         }
-        if torch_function::operator_takes_over(o) || torch_function::any_takes_over(value) || torch_function::key_takes_over(key)
+        if torch_function::operator_takes_over(o)
+            || torch_function::any_takes_over(value)
+            || torch_function::key_takes_over(key)
         {
             let r = torch_function::call_indexing(o, key, Some(value))?;
             Py_DECREF(r);

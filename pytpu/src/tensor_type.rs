@@ -57,7 +57,8 @@ pub fn note_dispatch(on: bool) {
 }
 
 fn see(who: usize, on: bool) {
-    let all = if on { SEEN_BY_MODES.fetch_or(who, Relaxed) | who } else { SEEN_BY_MODES.fetch_and(!who, Relaxed) & !who };
+    let all =
+        if on { SEEN_BY_MODES.fetch_or(who, Relaxed) | who } else { SEEN_BY_MODES.fetch_and(!who, Relaxed) & !who };
     PLAIN.store(if all == 0 { tensor_type() } else { null_mut() }, Relaxed);
 }
 

@@ -77,7 +77,9 @@ fn has_mode() -> bool {
 #[inline]
 pub unsafe fn takes_over(o: *mut PyObject) -> bool {
     // SAFETY: `o` is an object, and the GIL is held.
-    is_watched() && unsafe { has_mode() || !DISABLED.get() && tensor_type::is_tensor(o) && foreign::is_foreign(tensor_of(o)) }
+    let is_answered =
+        || unsafe { tensor_type::is_tensor(o) && (IS_OVERRIDDEN.load(Relaxed) || foreign::is_foreign(tensor_of(o))) };
+    is_watched() && !DISABLED.get() && (has_mode() || is_answered())
 }
 
 fn tensors<'a>(args: &Args<'a>) -> Vec<&'a Tensor> {
@@ -215,7 +217,8 @@ impl History {
         let operands = self.parts.iter().enumerate().all(|(i, (_, x, _))| x.iter().all(|t| is_known(t, i)));
         let results = self.results.iter().all(|t| is_known(t, self.parts.len()) && !is_in(t, &self.twins));
         let remade = self.parts_read();
-        let remakes = self.parts.iter().zip(remade).any(|((_, _, y), read)| read && y.iter().any(|t| is_in(t, &self.results)));
+        let remakes =
+            self.parts.iter().zip(remade).any(|((_, _, y), read)| read && y.iter().any(|t| is_in(t, &self.results)));
         operands && results && !remakes && self.results.iter().all(is_stand_in)
     }
 }
@@ -453,12 +456,7 @@ fn library_error(f: Failure) -> Error {
     }
 }
 
-fn answer(
-    py: Python<'_>,
-    op: &Prim,
-    x: &[&Tensor],
-    call: Option<aten::Call>,
-) -> Outcome<torchtpu_tensor::op::Outs> {
+fn answer(py: Python<'_>, op: &Prim, x: &[&Tensor], call: Option<aten::Call>) -> Outcome<torchtpu_tensor::op::Outs> {
     let [_, ops, _] = answers()?;
     let operands = x.iter().map(|t| to_python(py, (*t).clone())).collect::<PyResult<Vec<_>>>()?;
     let kwargs = PyDict::new(py);

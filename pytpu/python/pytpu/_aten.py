@@ -101,7 +101,11 @@ def lift_fresh_copy(self: Tensor) -> Tensor:
 
 
 def scalar_tensor(
-    s: typing.Any, *, dtype: typing.Any = None, layout: typing.Any = None, device: typing.Any = None,
+    s: typing.Any,
+    *,
+    dtype: typing.Any = None,
+    layout: typing.Any = None,
+    device: typing.Any = None,
     pin_memory: typing.Any = None,
 ) -> Tensor:
     return _C.tensor(s, dtype=_C.get_default_dtype() if dtype is None else dtype, device=device)
@@ -142,12 +146,15 @@ def nll_loss_backward(
     return _ops.zeros_like(self).scatter(-1, classes.unsqueeze(-1), share.unsqueeze(-1))
 
 
-def _gradients(function: typing.Any, operands: Sequence[typing.Any], grad: Tensor, mask: Sequence[bool]) -> list[typing.Any]:
+def _gradients(
+    function: typing.Any, operands: Sequence[typing.Any], grad: Tensor, mask: Sequence[bool]
+) -> list[typing.Any]:
     """Return the gradients of the operands whose bit is set."""
     from . import autograd
 
     leaves = [
-        x.detach().requires_grad_(wanted) if isinstance(x, Tensor) else x for x, wanted in zip(operands, mask, strict=True)
+        x.detach().requires_grad_(wanted) if isinstance(x, Tensor) else x
+        for x, wanted in zip(operands, mask, strict=True)
     ]
     asked = [x for x, wanted in zip(leaves, mask, strict=True) if wanted and isinstance(x, Tensor)]
     if not asked:

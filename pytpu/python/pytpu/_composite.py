@@ -1,4 +1,4 @@
-"""Operators that PyTorch composes of others above autograd (``CompositeImplicitAutograd``), so that modes get their parts."""
+"""Operators that PyTorch composes of others above autograd: ``CompositeImplicitAutograd``. Modes get their parts."""
 
 #: Names of overloads; those named ``default`` without it.
 COMPOSITE = frozenset(
@@ -52,5 +52,5 @@ COMPOSITE = frozenset(
     unflatten.int unsafe_chunk upsample_bicubic2d.vec upsample_bilinear2d.vec upsample_linear1d.vec
     upsample_nearest1d.vec upsample_nearest2d.vec upsample_nearest3d.vec upsample_trilinear3d.vec vander var var.dim
     var_mean var_mean.dim view_as vsplit.array vsplit.int vstack where
-    """.split()  # noqa: SIM905
+    """.split()
 )

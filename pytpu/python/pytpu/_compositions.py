@@ -56,8 +56,10 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         return _ops.mm(input, other)
     if a >= 3 and b <= 2:
         lead = list(input.shape[:-1])
-        flat = _ops.view(input, [math.prod(lead), input.shape[-1]]) if input.is_contiguous() else reshape(
-            input, [math.prod(lead), input.shape[-1]]
+        flat = (
+            _ops.view(input, [math.prod(lead), input.shape[-1]])
+            if input.is_contiguous()
+            else reshape(input, [math.prod(lead), input.shape[-1]])
         )
         if b == 1:
             return _unsafe_view(_ops.mv(flat, other), lead)
@@ -340,9 +342,19 @@ def max_pool2d(
     dilation: typing.Any = 1,
     ceil_mode: bool = False,
 ) -> Tensor:
-    args: list[typing.Any] = [self, kernel_size, list(stride) if stride else list(kernel_size), padding, dilation, ceil_mode]
+    args: list[typing.Any] = [
+        self,
+        kernel_size,
+        list(stride) if stride else list(kernel_size),
+        padding,
+        dilation,
+        ceil_mode,
+    ]
     for default in (False, [1, 1], [0, 0], list(kernel_size)):
-        if args[-1] not in (default, default[0] if isinstance(default, list) and default[0] != kernel_size else default):
+        if args[-1] not in (
+            default,
+            default[0] if isinstance(default, list) and default[0] != kernel_size else default,
+        ):
             break
         args.pop()
     return _ops.max_pool2d_with_indices(*args)[0]

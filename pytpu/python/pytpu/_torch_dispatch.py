@@ -1,6 +1,6 @@
 """Calls below autograd: who answers them, and by which name.
 
-The extension offers three kinds of calls while a mode is on or a tensor of a class with ``__torch_dispatch__`` was made:
+The extension offers three kinds of calls while a mode is on, or once a tensor has a class with ``__torch_dispatch__``:
 those of rows of the op table (`answer_row`), of ops that Rust calls by itself (`answer_op`), and of Python's operators
 (`answer_operator`). Each becomes a call of an overload ``torch.ops.aten.X.Y`` with PyTorch's arguments: lists for
 sizes, no defaults at the end. An operator that PyTorch composes of others is composed here
@@ -31,6 +31,7 @@ _WITH_NUMBER = {
     "Tensor_Tensor": ("Tensor_Scalar", "Scalar"),
     "Tensor_mode": ("Scalar_mode", "Scalar_mode"),
 }
+
 
 class Row:
     """A row of the op table as an aten overload."""
@@ -132,7 +133,9 @@ def _normal(
         else:
             args.append(value)
     positional = [a for a in schema.arguments if not a.kwarg_only]
-    while args and positional[len(args) - 1].has_default_value() and _equals_default(args[-1], positional[len(args) - 1]):
+    while (
+        args and positional[len(args) - 1].has_default_value() and _equals_default(args[-1], positional[len(args) - 1])
+    ):
         args.pop()
     for name, value in values.items():
         if name not in known and name != "requires_grad" and value is not None:
@@ -144,8 +147,10 @@ def _equals_default(value: typing.Any, argument: _schema.Argument) -> bool:
     default = argument.default_value
     if isinstance(value, _C.Tensor) or not argument.has_default_value():
         return False
-    return type(value) is type(default) and value == default or (
-        _is_number(value) and _is_number(default) and not isinstance(value, bool) and value == default
+    return (
+        type(value) is type(default)
+        and value == default
+        or (_is_number(value) and _is_number(default) and not isinstance(value, bool) and value == default)
     )
 
 
@@ -171,9 +176,7 @@ def _classes(args: Sequence[typing.Any], kwargs: dict[str, typing.Any]) -> list[
     return found
 
 
-def offer(
-    func: typing.Any, args: tuple[typing.Any, ...], kwargs: dict[str, typing.Any]
-) -> typing.Any:
+def offer(func: typing.Any, args: tuple[typing.Any, ...], kwargs: dict[str, typing.Any]) -> typing.Any:
     """Call the innermost mode, and then the classes of the operands, until one does not return ``NotImplemented``."""
     classes = _classes(args, kwargs)
     mode = _C._pop_torch_dispatch_mode()
@@ -287,7 +290,7 @@ def answer_row(
     if stage == "operator" and full in _compositions.OPERATORS:
         positional, named = _normal(row.schema, values)
         name, arguments = _compositions.OPERATORS[full](*positional, **named)
-        return offer(getattr(getattr(ops.aten, name), "default"), arguments, {})
+        return offer(getattr(ops.aten, name).default, arguments, {})
     # A mode gets the parts that the library composes; a class gets the call.
     if stage == "composition" or stage == "any" and full in COMPOSITE and _C._torch_dispatch_modes():
         return NotImplemented
@@ -342,7 +345,8 @@ def _is_operand(value: object) -> bool:
 
 _NAMES = {
     "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder",
-    "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
+    "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
+    "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
     "pow": "pow", "eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "matmul": "matmul",
 }  # fmt: skip
 

@@ -37,7 +37,8 @@ class OpOverload(_Unique):
     """One overload of an operator."""
 
     def __init__(self, packet, overload):
-        self.overloadpacket = packet
+        # Libraries read both names.
+        self.overloadpacket = self._overloadpacket = packet
         self._overloadname = overload
         self.__module__ = packet.__module__
         self.__name__ = f"{packet.__name__}.{overload}"

@@ -120,6 +120,8 @@ pub fn call(op: &Prim, x: &[&Tensor]) -> Option<Call> {
         }
         Prim::Select(_) => Call::new("where.self", vec![At(0), At(1), At(2)]),
         Prim::Cast(to) => Call::new("_to_copy.default", vec![At(0)]).with("dtype", Value::DType(to.0)),
+        // A clone of conjugates may be conjugates again.
+        Prim::Copy(_) if x[0].is_lazy() => return None,
         Prim::Copy(_) => Call::new("clone.default", vec![At(0)]),
         Prim::Cat(c) => Call::new("cat.default", vec![Value::Rest(0), int(c.dim)]),
         Prim::Stack(c) => Call::new("stack.default", vec![Value::Rest(0), int(c.dim)]),
@@ -191,10 +193,9 @@ pub fn call(op: &Prim, x: &[&Tensor]) -> Option<Call> {
             .with("stable", boolean(s.stable))
             .with("dim", int(s.dim))
             .with("descending", boolean(s.descending)),
-        Prim::TopK(t) => Call::new(
-            "topk.default",
-            vec![At(0), int(t.k), int(t.dim), boolean(t.largest), boolean(t.sorted)],
-        ),
+        Prim::TopK(t) => {
+            Call::new("topk.default", vec![At(0), int(t.k), int(t.dim), boolean(t.largest), boolean(t.sorted)])
+        }
         Prim::Permute(p) if p.0[..] == [1, 0] => Call::new("t.default", vec![At(0)]),
         Prim::Permute(p) => Call::new("permute.default", vec![At(0), ints(&p.0)]),
         Prim::Expand(e) => Call::new("expand.default", vec![At(0), ints(&e.0)]),

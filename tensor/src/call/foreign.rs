@@ -57,8 +57,8 @@ pub fn ones_like(x: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// The foreign tensor of a value, with strides that may leave gaps or repeat elements. It takes over the reference to the
-/// value.
+/// The foreign tensor of a value, with strides that may leave gaps or repeat elements. It takes over the reference to
+/// the value.
 pub fn of_value(meta: &Meta, strides: Dims, handle: u64) -> Tensor {
     Tensor::from_laid_out_value(&Meta { place: place(meta.place.device), ..*meta }, strides, handle)
 }

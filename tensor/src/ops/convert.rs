@@ -6,8 +6,8 @@ use crate::graph::Edge;
 use crate::op::{Facts, Func, Fused, Grads, LowerFn, Op, Outs, Prim, Saved, Saves, Value, Values};
 use crate::schema::{Numbers, Operand, Ret, Row, Sample, SampleArg, Scope, Tier, t};
 use crate::{
-    DType, Device, DeviceKind, Dims, Element, Error, Held, MemoryFormat, Meta, Place, Rep, Result, Scalar, Tensor, backend,
-    dispatch, graph, inplace, samples, state, strides,
+    DType, Device, DeviceKind, Dims, Element, Error, Held, MemoryFormat, Meta, Place, Rep, Result, Scalar, Tensor,
+    backend, dispatch, graph, inplace, samples, state, strides,
 };
 use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::memory;

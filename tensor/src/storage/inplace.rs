@@ -4,8 +4,8 @@
 //! gives the tensor the result's history. If no gradient is needed and the op is one pointwise kernel, the kernel
 //! writes directly. An op that changes some elements, such as `index_copy_`, writes only these; see [`update`].
 
-use crate::schema::{Args, Row};
 use crate::op::Prim;
+use crate::schema::{Args, Row};
 use crate::{DType, Dims, Error, GradRef, Result, Scalar, Tensor, dispatch, foreign, scalar, state, view};
 use smallvec::SmallVec;
 

@@ -6,8 +6,10 @@ import contextlib
 import typing
 from collections.abc import Callable, Iterator
 
-from .. import _C, _torch_dispatch
-from . import _pytree
+from .. import (
+    _C,
+    _torch_dispatch,  # noqa: F401  # It tells the extension who answers.
+)
 
 
 class TorchDispatchMode:
@@ -159,13 +161,13 @@ def transform_subclass(
     stride = t.stride() if outer_stride is None else outer_stride
     wrapper = type(t).__tensor_unflatten__(parts, context, size, stride)
     if wrapper.shape != size:
-        raise AssertionError(f"Expected return value from {type(t)}__tensor_unflatten__() to have shape equal to {size}")
+        raise AssertionError(
+            f"Expected return value from {type(t)}__tensor_unflatten__() to have shape equal to {size}"
+        )
     return wrapper
 
 
-def return_and_correct_aliasing(
-    func: typing.Any, args: typing.Any, kwargs: typing.Any, out: typing.Any
-) -> typing.Any:
+def return_and_correct_aliasing(func: typing.Any, args: typing.Any, kwargs: typing.Any, out: typing.Any) -> typing.Any:
     """Return the result of an operator, as its schema says: an argument that it writes is the result itself.
 
     A class that computes an in-place operator on the tensors that it wraps makes a new wrapper for the result. The
@@ -194,10 +196,6 @@ def return_and_correct_aliasing(
     return out
 
 
-def _tree_tensors(tree: typing.Any) -> list[typing.Any]:
-    return [leaf for leaf in _pytree.tree_leaves(tree) if isinstance(leaf, _C.Tensor)]
-
-
 __all__ = [
     "BaseTorchDispatchMode",
     "TorchDispatchMode",
@@ -205,5 +203,3 @@ __all__ = [
     "return_and_correct_aliasing",
     "transform_subclass",
 ]
-
-_ = _torch_dispatch  # it installs the answers

@@ -84,6 +84,9 @@ def _operator(function, args, kwargs):
     function.
     """
     name = getattr(function, "__name__", "")
+    if name == "__getitem__":
+        packet = _indexing(args[1])
+        return None if packet is None else (packet, args, kwargs)
     if name.startswith("__"):
         return None
     if name == "linear":
@@ -105,7 +108,30 @@ def _operator(function, args, kwargs):
         return packet.correction, args, kwargs
     if "dim" in names and (len(args) > 1 and isinstance(args[1], int) or "dim" in kwargs):
         return packet.dim, args, kwargs
+    if len(args) > 1 and isinstance(args[1], (int, float)) and name in _BESIDE_NUMBERS:
+        return getattr(packet, _BESIDE_NUMBERS[name]), args, kwargs
     return getattr(packet, "default" if "default" in names else names[0]), args, kwargs
+
+
+#: Overloads of a tensor and a number. Sums and products of both are those of two tensors.
+_BESIDE_NUMBERS = {
+    "pow": "Tensor_Scalar",
+    **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge", "remainder", "fmod", "masked_fill"), "Scalar"),
+}
+
+
+def _indexing(key):
+    """Return the operator of the first part of a key that changes a tensor."""
+    for part in key if isinstance(key, tuple) else (key,):
+        if part is None:
+            return _aten.unsqueeze.default
+        if isinstance(part, slice) and part != slice(None):
+            return _aten.slice.Tensor
+        if isinstance(part, int) and not isinstance(part, bool):
+            return _aten.select.int
+        if isinstance(part, (torch.Tensor, list)):
+            return _aten.index.Tensor
+    return None
 
 
 # ---- kept results of a chosen operator
