@@ -43,7 +43,8 @@ def test_weights_are_downloaded_once_and_checked(tmp_path, capsys):
 def test_models_of_a_folder(tmp_path):
     (tmp_path / "parts.py").write_text("def scaled(n):\n    return 2 * n\n")
     (tmp_path / "hubconf.py").write_text(
-        "from parts import scaled\n\ndependencies = ['json']\n\n\ndef model(n=1, *, more=0):\n    return scaled(n) + more\n"
+        "from parts import scaled\n\ndependencies = ['json']\n\n\n"
+        "def model(n=1, *, more=0):\n    return scaled(n) + more\n"
     )
     assert torch.hub.load(tmp_path, "model", 3, more=1, source="local") == 7
     with pytest.raises(RuntimeError, match="Cannot find callable other in hubconf"):

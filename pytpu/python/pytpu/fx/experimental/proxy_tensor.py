@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -185,7 +186,7 @@ def _fake_weights(f: Any, mode: FakeTensorMode, recorder: Recorder, constant: Ca
     changed: list[tuple[dict[str, Any], str, Any]] = []
     try:
         for module in f.modules():
-            for table in (module._parameters, module._buffers):
+            for table in typing.cast("list[dict[str, Any]]", [module._parameters, module._buffers]):
                 for name, value in table.items():
                     if isinstance(value, torch.Tensor) and not torch._C._is_fake(value):
                         fake = mode.from_tensor(value)
