@@ -281,7 +281,8 @@ def cond(
     if isinstance(pred, _C.Tensor) and pred.numel() != 1:
         raise RuntimeError(f"Expected pred to be bool or single-element tensor, but got {pred}.")
     if isinstance(pred, _C.Tensor):
-        for mode in reversed(_C._torch_dispatch_modes()):
+        dispatch_modes: Any = _C
+        for mode in reversed(dispatch_modes._torch_dispatch_modes()):
             record = getattr(mode, "record_choice", None)
             if record is not None:
                 return record(pred, true_fn, false_fn, operands)

@@ -164,11 +164,11 @@ HOLDS = {
     ),
     "torch.backends.cuda.is_built()": (lambda: torch.backends.cuda.is_built(), lambda v: v is False),
     "torch.version.cuda": (lambda: torch.version.cuda, lambda v: v is None),
+    "torch.export.export": (lambda: torch.export.export, callable),
 }
 
 # Calls that fail, with the error. When a name is added, move it to the table above.
 ABSENT = {
-    "torch.export.export": (lambda: torch.export.export, AttributeError),
     "torch.randn(2, device='xla').device": (lambda: torch.randn(2, device="xla").device, RuntimeError),
     "torch.tpu.distributed.set_tpu_launch_env": (lambda: torch.tpu.distributed.set_tpu_launch_env, AttributeError),
     "torch.tpu.distributed.topology_aware_mesh": (lambda: torch.tpu.distributed.topology_aware_mesh, AttributeError),

@@ -70,7 +70,7 @@ def test_unimplemented_names_raise_errors_that_name_them():
     for make in (
         torch.fx.experimental.symbolic_shapes.ShapeEnv,
         torch.distributed.Logger,
-        torch.SymInt,
+        torch.SymFloat,
         torch._C.Graph,
         torch.optim.adamw.adamw,
     ):

@@ -9,6 +9,7 @@ from typing import Any
 import pytpu as torch
 
 from ..utils import _pytree as pytree
+from . import TracerWarning as TracerWarning
 from ._modules import RecursiveScriptModule
 from ._text import Program
 

@@ -20,6 +20,8 @@ from ..graph import Graph
 from ..graph_module import GraphModule
 from ..node import Node
 
+_C: Any = torch._C
+
 #: Functions that make tensors of Python's or NumPy's values.
 _OF_VALUES = (torch.tensor, torch.as_tensor, torch.from_numpy, torch.asarray)
 
@@ -166,11 +168,11 @@ class Recorder(TorchDispatchMode):
 
     def _branch(self, function: Any, leaves: list[Any], spec: Any, outer: list[Node]) -> _Branch:
         # The operators of the function are not in this graph.
-        popped = torch._C._pop_torch_dispatch_mode()
+        popped = _C._pop_torch_dispatch_mode()
         try:
             return _Branch(self, function, leaves, spec, outer)
         finally:
-            torch._C._push_torch_dispatch_mode(popped)
+            _C._push_torch_dispatch_mode(popped)
 
     def _note(self, node: Node) -> None:
         if self.keep_notes:
@@ -312,7 +314,7 @@ class _Values(TorchFunctionMode):
             kwargs = {"dtype": tensor.dtype, "device": tensor.device, **(kwargs or {})}
             func, args = torch.tensor, data
         if func in _OF_VALUES and not (args and isinstance(args[0], torch.Tensor)):
-            recorder = next(m for m in reversed(torch._C._torch_dispatch_modes()) if isinstance(m, Recorder))
+            recorder = next(m for m in reversed(_C._torch_dispatch_modes()) if isinstance(m, Recorder))
             return recorder.make_value(func, args, kwargs or {})
         return func(*args, **(kwargs or {}))
 
@@ -320,11 +322,11 @@ class _Values(TorchFunctionMode):
 @contextlib.contextmanager
 def without_modes() -> Iterator[None]:
     """Return a block in which no mode answers calls below autograd."""
-    before = torch._C._set_torch_dispatch_disabled(True)
+    before = _C._set_torch_dispatch_disabled(True)
     try:
         yield
     finally:
-        torch._C._set_torch_dispatch_disabled(before)
+        _C._set_torch_dispatch_disabled(before)
 
 
 @contextlib.contextmanager

@@ -19,12 +19,14 @@ from ..graph_module import GraphModule
 from ..node import Node
 from ._record import Recorder, described, recording
 
+_C: Any = torch._C
+
 __all__ = ["get_innermost_proxy_mode", "get_proxy_mode", "make_fx", "maybe_disable_proxy_mode"]
 
 
 def get_proxy_mode() -> Recorder | None:
     """Return the mode that makes a graph in this thread, or ``None``."""
-    return next((mode for mode in reversed(torch._C._torch_dispatch_modes()) if isinstance(mode, Recorder)), None)
+    return next((mode for mode in reversed(_C._torch_dispatch_modes()) if isinstance(mode, Recorder)), None)
 
 
 get_innermost_proxy_mode = get_proxy_mode
