@@ -245,6 +245,7 @@ LOOSE = {
     "_C.Tensor.__new__(*args)",
     "_C.Tensor.__reduce_ex__()",
     "_C.Tensor.__reduce_ex__(protocol)",
+    "_C.Tensor.__torch_dispatch__()",
     "_C.Tensor.__torch_function__()",
     "_C.Tensor.new(*args)",
     "_C.Tensor.new_tensor(data)",
