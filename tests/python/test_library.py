@@ -168,5 +168,5 @@ def test_libraries_declare_operators():
     assert x.grad.tolist() == [1.0, 1.0]
     with pytest.raises(NotImplementedError, match="attempted to run this operator with Meta tensors"):
         torch.ops.tests_library.shifted(torch.ones(1, device="meta"))
-    with pytest.raises(NotImplementedError, match="operators of aten"):
-        torch.library.Library("aten", "IMPL")
+    with pytest.raises(RuntimeError, match="Only a single TORCH_LIBRARY"):
+        torch.library.Library("aten", "DEF")

@@ -176,19 +176,34 @@ def _classes(args: Sequence[typing.Any], kwargs: dict[str, typing.Any]) -> list[
     return found
 
 
+#: The answers of modes and classes to single operators, which `torch.library.register_torch_dispatch` set.
+_REGISTERED: dict[tuple[str, type], Callable[..., typing.Any]] = {}
+
+
+def register(name: str, kind: type, answer: Callable[..., typing.Any]) -> None:
+    """Set the answer of a mode's class, or of a class of tensors, to the calls of an operator such as ``aten::add``."""
+    _REGISTERED[name, kind] = answer
+
+
+def _answer_of(who: typing.Any, kind: type, func: typing.Any) -> Callable[..., typing.Any]:
+    """Return the answer of a mode or a class to an operator: the registered one, or its ``__torch_dispatch__``."""
+    own = _REGISTERED.get((func.overloadpacket._qualified_op_name, kind)) if _REGISTERED else None
+    return who.__torch_dispatch__ if own is None else functools.partial(own, who)
+
+
 def offer(func: typing.Any, args: tuple[typing.Any, ...], kwargs: dict[str, typing.Any]) -> typing.Any:
     """Call the innermost mode, and then the classes of the operands, until one does not return ``NotImplemented``."""
     classes = _classes(args, kwargs)
     mode = _C._pop_torch_dispatch_mode()
     if mode is not None:
         try:
-            result = mode.__torch_dispatch__(func, tuple(classes), args, kwargs)
+            result = _answer_of(mode, type(mode), func)(func, tuple(classes), args, kwargs)
         finally:
             _C._push_torch_dispatch_mode(mode)
         if result is not NotImplemented:
             return result
     for kind in classes:
-        result = kind.__torch_dispatch__(func, tuple(classes), args, kwargs)
+        result = _answer_of(kind, kind, func)(func, tuple(classes), args, kwargs)
         if result is not NotImplemented:
             return result
     lines = [f"\n\n  - mode object {mode}"] if mode is not None else []

@@ -1,7 +1,7 @@
 """`torch.library`: operators written in Python, with a schema, a kernel for each device, and a gradient.
 
-Call them through the result of `custom_op`, or as `torch.ops.namespace.name`. Modes of other dispatch keys (vmap,
-autocast, torch dispatch) are not supported.
+Call them through the result of `custom_op`, or as `torch.ops.namespace.name`. Modes and classes below autograd get
+their calls (`torch.utils._python_dispatch`). Kernels can take the place of those of aten: `Library("aten", "IMPL")`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,16 @@ __all__ = [
     "Library",
     "custom_op",
     "define",
+    "fallthrough_kernel",
     "get_ctx",
     "impl",
     "infer_schema",
     "opcheck",
+    "register_autocast",
     "register_autograd",
     "register_fake",
     "register_kernel",
+    "register_torch_dispatch",
 ]
 
 _DEVICES = ("cpu", "tpu", "cuda", "meta", "xpu", "mps", "xla", "ipu", "hpu", "mtia", "privateuseone")
@@ -281,6 +284,8 @@ class _Operator:
         self.fallback = self.fake = self.backward = self.setup_context = None
         # Autograd differentiates through kernels of a `Library`. Kernels of `custom_op` have a gradient of their own.
         self.opaque = False
+        #: The dtypes that floating-point operands are cast to under autocast, by device.
+        self.autocast = {}
 
     @property
     def dotted(self):
@@ -317,6 +322,14 @@ class _Operator:
                 _C._push_torch_function_mode(mode)
         values = self.schema.bind(self.name, args, kwargs)
         tensors = list(_tensors(values))
+        if self.autocast and tensors:
+            kind = tensors[0].device.type
+            if kind in self.autocast and torch.is_autocast_enabled(kind):
+                cast = (t.to(self.autocast[kind]) if _is_cast(t) else t for t in tensors)
+                values = [_filled(v, cast) for v in values]
+                keywords = {a.name: v for v, a in zip(values, self.schema.arguments) if a.keyword_only}
+                with torch.autocast(kind, enabled=False):
+                    return self(*values[: len(values) - len(keywords)], **keywords)
         kernel = self.kernel(tensors[0].device.type if tensors else "cpu")
         if not self.opaque and self.backward is None:
             return self._run(kernel, values)
@@ -328,7 +341,11 @@ class _Operator:
     def _run(self, kernel, values):
         arguments = self.schema.arguments
         positional = [v for v, a in zip(values, arguments) if not a.keyword_only]
-        result = kernel(*positional, **{a.name: v for v, a in zip(values, arguments) if a.keyword_only})
+        keywords = {a.name: v for v, a in zip(values, arguments) if a.keyword_only}
+        if _torch_dispatch.is_offered(positional, keywords):
+            space, _, name = self.name.partition("::")
+            return _torch_dispatch.offer(getattr(getattr(_ops, space), name).default, tuple(positional), keywords)
+        result = kernel(*positional, **keywords)
         if self.opaque:
             given = {t._storage_id() for t in _tensors(values)}
             for t in _tensors([result]):
@@ -393,6 +410,11 @@ class _Operator:
         order += [t for a, v in zip(arguments, values) if a.keyword_only for t in _tensors([v])]
         outputs = iter(node.apply(*order))
         return _filled(shape[0], outputs)
+
+
+def _is_cast(t):
+    """Whether autocast casts an operand."""
+    return t.is_floating_point() and t.dtype != torch.float64
 
 
 def _filled(value, tensors):
@@ -726,6 +748,106 @@ def register_autograd(
     found.backward, found.setup_context = backward, setup_context
 
 
+def register_autocast(
+    op: str | CustomOpDef | _ops.OpOverload,
+    device_type: str,
+    cast_inputs: torch.dtype,
+    /,
+    *,
+    lib: Library | None = None,
+) -> None:
+    """Cast the floating-point operands of an operator under autocast.
+
+    Args:
+        op: The operator, or its name.
+        device_type: The device of the autocast.
+        cast_inputs: The dtype that operands other than `float64` are cast to. The kernel runs without autocast.
+        lib: Accepted for compatibility.
+
+    Raises:
+        ValueError: If `op` is no operator.
+
+    Example:
+        >>> import pytpu as torch
+        >>> @torch.library.custom_op("doc_example::same", mutates_args=())
+        ... def same(x: torch.Tensor) -> torch.Tensor:
+        ...     return x.clone()
+        >>> torch.library.register_autocast("doc_example::same", "cpu", torch.bfloat16)
+        >>> with torch.autocast("cpu", dtype=torch.bfloat16):
+        ...     same(torch.ones(1)).dtype
+        torch.bfloat16
+    """
+    if not isinstance(op, (str, CustomOpDef, _ops.OpOverload)):
+        raise ValueError(f"register_autocast({op}): got unexpected type for op: {type(op)}")
+    _operator(_qualname_of(op)).autocast[device_type] = cast_inputs
+
+
+def _qualname_of(op: str | CustomOpDef | _ops.OpOverload) -> str:
+    if isinstance(op, str):
+        return op
+    return op._qualname if isinstance(op, CustomOpDef) else op.overloadpacket._qualified_op_name
+
+
+def register_torch_dispatch(
+    op: str | CustomOpDef | _ops.OpOverload,
+    torch_dispatch_class: type,
+    func: Callable[..., typing.Any] | None = None,
+    /,
+    *,
+    lib: Library | None = None,
+) -> Callable[..., typing.Any]:
+    """Register the answer of a mode or a class with ``__torch_dispatch__`` to the calls of an operator.
+
+    Args:
+        op: The operator, or its name.
+        torch_dispatch_class: The mode's class, or the class of tensors.
+        func: The answer: a function of the mode (or the class), the overload, the classes of operands, the arguments
+            and the keyword arguments. Without it, a decorator is returned.
+        lib: Accepted for compatibility.
+
+    Returns:
+        The function, or a decorator.
+
+    Raises:
+        ValueError: If `op` is no operator.
+
+    Example:
+        >>> import pytpu as torch
+        >>> from pytpu.utils._python_dispatch import TorchDispatchMode
+        >>> class Quiet(TorchDispatchMode):
+        ...     pass
+        >>> @torch.library.custom_op("doc_example::loud", mutates_args=())
+        ... def loud(x: torch.Tensor) -> torch.Tensor:
+        ...     return x * 10
+        >>> @torch.library.register_torch_dispatch("doc_example::loud", Quiet)
+        ... def answer(mode, func, types, args, kwargs):
+        ...     return args[0] / 10
+        >>> x = torch.ones(1)
+        >>> with Quiet():
+        ...     y = loud(x)
+        >>> y
+        tensor([0.1000])
+    """
+    if not isinstance(op, (str, CustomOpDef, _ops.OpOverload)):
+        raise ValueError(f"register_torch_dispatch({op}): got unexpected type for op: {type(op)}")
+    name = _qualname_of(op)
+
+    def register(answer):
+        _torch_dispatch.register(name, torch_dispatch_class, answer)
+        return answer
+
+    return register if func is None else register(func)
+
+
+def fallthrough_kernel() -> None:
+    """Stand for "no kernel of this dispatch key" in `Library.impl`.
+
+    Raises:
+        NotImplementedError: If it is called.
+    """
+    raise NotImplementedError("fallthrough_kernel() should never be called.")
+
+
 def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Sequence[typing.Any] = ()) -> None:
     """Declare an operator. `impl` registers its kernels.
 
@@ -861,6 +983,8 @@ class Library:
         Raises:
             NotImplementedError: If the dispatch key is not that of a device.
         """
+        if fn is fallthrough_kernel:
+            return
         if self.ns in ("aten", "prim"):
             self._override(op_name, fn, dispatch_key or self.dispatch_key)
             return

@@ -102,7 +102,9 @@ class OpOverloadPacket(_Unique):
         schemas = _schemas_of_python(name) if namespace == "aten" else None
         self._out_texts = {}
         #: Whether Python computes it, so that the table does not offer its calls.
-        self._is_python = namespace not in ("aten", "prims") or (schemas is not None and _python_op(name) is not None)
+        self._is_python = (namespace not in ("aten", "prims") and not hasattr(op, "schema")) or (
+            schemas is not None and _python_op(name) is not None
+        )
         self._schemas = schemas or (_C._schemas(name) if namespace == "aten" else [name])
         self._texts = _schemas_of_text.of_aten(name, self._schemas) if namespace == "aten" else _texts_of(op, name)
 

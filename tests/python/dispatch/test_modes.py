@@ -158,3 +158,43 @@ def test_kernels_of_a_library_take_the_place_of_those_of_aten():
     assert torch.neg(x).tolist() == [-1.0, -1.0] and (x * 2).tolist() == [2.0, 2.0]
     with pytest.raises(RuntimeError, match="Only a single TORCH_LIBRARY"):
         torch.library.Library("aten", "DEF")
+
+
+def test_operators_of_a_library_are_seen_and_answered():
+    @torch.library.custom_op("seen::tenfold", mutates_args=())
+    def tenfold(x: torch.Tensor) -> torch.Tensor:
+        return x * 10
+
+    tenfold.register_autograd(lambda ctx, g: g * 10)
+    x = torch.ones(2, requires_grad=True)
+    with Log() as log:
+        tenfold(x).sum().backward()
+    assert log.names[0] == "seen.tenfold.default" and x.grad.tolist() == [10.0, 10.0]
+
+    class Tenth(TorchDispatchMode):
+        pass
+
+    @torch.library.register_torch_dispatch("seen::tenfold", Tenth)
+    def answer(mode, func, types, args, kwargs):
+        return args[0] / 10
+
+    y = torch.ones(1)
+    with Tenth():
+        z = tenfold(y)
+        with pytest.raises(NotImplementedError):
+            torch.neg(y)
+    assert z.tolist() == [pytest.approx(0.1)]
+
+
+def test_operators_of_a_library_have_dtypes_for_autocast():
+    @torch.library.custom_op("seen::same", mutates_args=())
+    def same(x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    torch.library.register_autocast(same, "cpu", torch.bfloat16)
+    with torch.autocast("cpu"):
+        assert same(torch.ones(1)).dtype == torch.bfloat16
+        assert same(torch.ones(1, dtype=torch.float64)).dtype == torch.float64
+    assert same(torch.ones(1)).dtype == torch.float32
+    with pytest.raises(NotImplementedError, match="should never be called"):
+        torch.library.fallthrough_kernel()
