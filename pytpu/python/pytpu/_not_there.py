@@ -36,7 +36,7 @@ _FAMILIES = [
     ),
     (
         r"onnx(\..*)?",
-        "models are not exported to ONNX. Save their state_dict, or write a function with torch.tpu.export",
+        "this part of torch.onnx is not there. torch.onnx.export writes models",
         "export-and-torchscript",
     ),
     (
@@ -109,7 +109,6 @@ IMPORTABLE = {
     "ao.quantization": _QUANTIZATION,
     "quantization": _QUANTIZATION,
     "func": "vmap",
-    "onnx": "export",
 }
 
 

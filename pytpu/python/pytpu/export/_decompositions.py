@@ -349,7 +349,8 @@ def decomposed(program: ExportedProgram, table: Mapping[Any, Any]) -> ExportedPr
     """Return a program of functional operators. See `ExportedProgram.run_decompositions`."""
     from .decomp_utils import CustomDecompTable
 
-    keeps = not isinstance(table, CustomDecompTable) and not table
+    # Without entries, every operator of the program stays whole.
+    keeps = getattr(table, "keeps_compositions", not isinstance(table, CustomDecompTable) and not table)
     signature = program.graph_signature
     nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
     inputs = [n for n, spec in zip(nodes, signature.input_specs) if spec.kind == InputKind.USER_INPUT]
