@@ -136,6 +136,7 @@ const NAMES_OPS: &[(&str, &[&str], &str)] = &[
     ("pytpu/src/properties.rs", &[], "properties, which are written by hand"),
     ("pytpu/src/number.rs", &["pow", "matmul", "double", "unbind"], "what operators of Python call"),
     ("pytpu/src/torch_function.rs", &[], "what operators of Python call, for `__torch_function__`"),
+    ("pytpu/src/torch_dispatch/ops.rs", &["ones_like"], "the gradient that backward starts with"),
 ];
 
 /// Functions that call an op by its name: the name is then no list of facts.

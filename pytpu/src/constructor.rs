@@ -5,7 +5,8 @@ use crate::enter::{self, Outcome};
 use crate::objects::{boolean_of, int, type_name};
 use crate::table::{call_tensor_op, tensor_argument};
 use crate::tensor_type::{is_tensor, tensor_of, wrap_as};
-use crate::{convert, device, torch_dispatch};
+use crate::torch_dispatch::values;
+use crate::{convert, device};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
@@ -76,8 +77,8 @@ unsafe fn subclass_object(cls: Object, t: Tensor) -> Outcome {
         }
         let made = Python::attach(|py| {
             let class = Bound::<PyAny>::from_borrowed_ptr(py, cls);
-            let class = class.cast::<PyType>().ok().filter(|class| torch_dispatch::is_dispatching(class))?;
-            Some(torch_dispatch::subclass(class, &t).map(Bound::into_ptr))
+            let class = class.cast::<PyType>().ok().filter(|class| values::is_dispatching(class))?;
+            Some(values::subclass(class, &t).map(Bound::into_ptr))
         });
         match made {
             Some(made) => Ok(made?),

@@ -143,6 +143,8 @@ fn init(m: &Bound<'_, PyModule>) -> PyResult<()> {
     // SAFETY: each file makes its slots from functions of the types that the C API states for their numbers.
     unsafe { tensor_type::register(m, parts)? };
     torch_dispatch::register(m)?;
+    torch_dispatch::ops::register(m)?;
+    torch_dispatch::values::register(m)?;
     torch_function::register(m)?;
     table::register(m)?;
     convert::register(m)?;

@@ -128,10 +128,10 @@ fn serve(d: &'static Descriptor, call: &Call) -> Outcome {
 #[cold]
 #[inline(never)]
 fn dispatched(d: &'static Descriptor, o: &'static Overload, call: &Call, parsed: &Parsed) -> Outcome {
-    if let Some(y) = torch_dispatch::serve(o, call, parsed)? {
+    if let Some(y) = torch_dispatch::rows::serve(o, parsed, |py| bound_call(py, call))? {
         return named(d, y, !parsed.out.is_null());
     }
-    if let Some(held) = torch_dispatch::unwrapped(&Args(parsed.args()))? {
+    if let Some(held) = torch_dispatch::values::unwrapped(&Args(parsed.args()))? {
         let args = parsed.args();
         let args: Vec<Arg<'_>> = args.iter().zip(&held).map(|(a, t)| t.as_ref().map_or(*a, Arg::Tensor)).collect();
         let row = o.row;
@@ -305,10 +305,10 @@ fn to_object(d: &Descriptor, r: Ret) -> Outcome {
 }
 
 /// Return a call's operands with the receiver, and its arguments in the form for Python.
-pub(crate) type BoundCall<'py> = (Vec<Bound<'py, PyAny>>, Bound<'py, PyTuple>, Bound<'py, PyDict>);
+type BoundCall<'py> = (Vec<Bound<'py, PyAny>>, Bound<'py, PyTuple>, Bound<'py, PyDict>);
 
 #[cold]
-pub(crate) fn bound_call<'py>(py: Python<'py>, call: &Call) -> PyResult<BoundCall<'py>> {
+fn bound_call<'py>(py: Python<'py>, call: &Call) -> PyResult<BoundCall<'py>> {
     // SAFETY: the caller holds the objects of the call. Values of keywords follow the positional arguments.
     let operands: Vec<Bound<'py, PyAny>> =
         call.operands().into_iter().map(|o| unsafe { Bound::from_borrowed_ptr(py, o) }).collect();

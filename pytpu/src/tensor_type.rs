@@ -6,7 +6,6 @@
 //! much as an add. Dead objects of exactly this type wait in a free list.
 
 use crate::enter::{self, Outcome};
-use crate::torch_dispatch;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi::*;
 use pyo3::prelude::*;
@@ -16,6 +15,7 @@ use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::mem::offset_of;
 use std::ptr::{null, null_mut};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 use torchtpu_tensor::graph::GradPlace;
 use torchtpu_tensor::{Rep, Tensor};
@@ -39,6 +39,14 @@ static TYPE: AtomicPtr<PyTypeObject> = AtomicPtr::new(null_mut());
 
 /// The class of sharded tensors, or null before `torch.distributed.tensor` is imported.
 static CLASSES: [AtomicPtr<PyTypeObject>; Rep::ALL.len()] = [const { AtomicPtr::new(null_mut()) }; Rep::ALL.len()];
+
+/// The function that makes the object of a foreign tensor.
+static FOREIGN: OnceLock<fn(Tensor) -> *mut PyObject> = OnceLock::new();
+
+/// Set the function that makes the object of a foreign tensor: a new reference, or null with an exception set.
+pub fn wrap_foreign_by(wrap: fn(Tensor) -> *mut PyObject) {
+    let _ = FOREIGN.set(wrap);
+}
 
 /// The type that shortcuts are for: `TYPE`, or null while modes must see every call.
 static PLAIN: AtomicPtr<PyTypeObject> = AtomicPtr::new(null_mut());
@@ -165,7 +173,10 @@ pub fn wrap(t: Tensor) -> *mut PyObject {
 #[cold]
 fn wrap_represented(t: Tensor) -> *mut PyObject {
     if t.place().rep == Rep::Foreign {
-        return torch_dispatch::wrap(t);
+        return match FOREIGN.get() {
+            Some(wrap) => wrap(t),
+            None => null_mut(),
+        };
     }
     let ty = CLASSES[t.place().rep as usize].load(Relaxed);
     if ty.is_null() {

@@ -36,7 +36,7 @@ pub mod schema;
 mod storage;
 mod types;
 
-pub use call::{aten, autocast, backend, comm, dispatch, fake, foreign, policy};
+pub use call::{autocast, backend, comm, dispatch, fake, foreign, policy};
 pub(crate) use record::formula;
 pub use record::{graph, hooks, remade, saved, site};
 pub(crate) use storage::overlap;

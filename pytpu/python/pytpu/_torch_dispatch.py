@@ -307,7 +307,7 @@ def answer_row(
         name, arguments = _compositions.OPERATORS[full](*positional, **named)
         return offer(getattr(ops.aten, name).default, arguments, {})
     # A mode gets the parts that the library composes; a class gets the call.
-    if stage == "composition" or stage == "any" and full in COMPOSITE and _C._torch_dispatch_modes():
+    if stage == "composition" or stage == "call" and full in COMPOSITE and _C._torch_dispatch_modes():
         return NotImplemented
     arguments, named = _normal(func._schema if values.get("out") is None else row.schema, values)
     return offer(func, arguments, _with_device(row, arguments, named))
@@ -389,7 +389,7 @@ def _operators() -> dict[str, Callable[..., typing.Any]]:
     table["__getitem__"] = getitem
     table["__setitem__"] = setitem
     table["tensor"] = lambda a: ops.aten.lift_fresh.default(a)
-    table["item"] = lambda a: ops.aten._local_scalar_dense.default(a)
+    table["number"] = lambda a: ops.aten._local_scalar_dense.default(a)
     for name, kind in (("__bool__", bool), ("__int__", int), ("__float__", float), ("__complex__", complex)):
         table[name] = functools.partial(_converted, kind)
     table["__index__"] = lambda a: operator.index(a.item())

@@ -1,6 +1,5 @@
 //! The path from a call to its execution: autocast, recording, and the backend of the device.
 
-pub mod aten;
 pub mod autocast;
 pub mod backend;
 pub mod comm;

@@ -4,6 +4,7 @@
 //! public functions, with schemas and samples, that are made of them.
 
 pub mod activation;
+pub mod aten;
 pub mod attention;
 pub mod collective;
 pub mod complex;

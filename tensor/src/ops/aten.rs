@@ -80,7 +80,7 @@ pub fn call(op: &Prim, x: &[&Tensor]) -> Option<Call> {
     Some(match op {
         Prim::Unary(_) => {
             let name = op.name();
-            crate::ops::find(name).ok()?;
+            super::find(name).ok()?;
             Call::new(format!("{name}.default"), vec![At(0)])
         }
         Prim::Binary(_) => {
@@ -97,11 +97,11 @@ pub fn call(op: &Prim, x: &[&Tensor]) -> Option<Call> {
             };
             let overloaded = format!("{name}.{overload}");
             let args = vec![a.unwrap_or(At(0)), b.unwrap_or(At(1))];
-            match crate::ops::find(&overloaded) {
+            match super::find(&overloaded) {
                 Ok(_) if matches!(args[0], At(_)) || name == "pow" => Call::new(overloaded, args),
                 Ok(_) => Call::new(overloaded, vec![At(0), args[1].clone()]),
                 Err(_) => {
-                    crate::ops::find(name).ok()?;
+                    super::find(name).ok()?;
                     Call::new(format!("{name}.default"), vec![At(0), At(1)])
                 }
             }
