@@ -85,8 +85,6 @@ impl Combine {
             return Err(Error::value("Cannot use ReduceOp.AVG with Bool"));
         }
         let kind = match (op, dtype) {
-            (ReduceOp::Sum | ReduceOp::Max, DType::Bool) => BinaryKind::BitwiseOr,
-            (ReduceOp::Product | ReduceOp::Min, DType::Bool) => BinaryKind::BitwiseAnd,
             (ReduceOp::Sum | ReduceOp::Avg, _) => BinaryKind::Add,
             (ReduceOp::Product, _) => BinaryKind::Mul,
             (ReduceOp::Min, _) => BinaryKind::Minimum,
@@ -95,8 +93,7 @@ impl Combine {
             (ReduceOp::BOr, _) => BinaryKind::BitwiseOr,
             (ReduceOp::BXor, _) => BinaryKind::BitwiseXor,
         };
-        let dtype = if dtype == DType::Bool { DType::U8 } else { dtype.to_real() };
-        Ok(Combine { kind, dtype, x_first: false })
+        Ok(Combine { kind, dtype: dtype.to_real(), x_first: false })
     }
 
     /// Return the reduction with the received elements as first operand, or as second. The order decides the payload

@@ -5,7 +5,7 @@
 
 use crate::loops::{Params, multiversion};
 use crate::map::Map1;
-use crate::{DType, Element, bf16, f16};
+use crate::{Bool, DType, Element, bf16, f16};
 
 /// Convert `f16` bits to `f32`.
 #[inline(always)]
@@ -118,6 +118,7 @@ macro_rules! number {
 }
 number! {
     bool: |a| a as u8 as f32, |v| v != 0.0, |d| d;
+    Bool: |a| Bool::is_true(a) as u8 as f32, |v| Bool::from(v != 0.0), |d| Bool::is_true(d);
     u8: |a| a as f32, |v| v as i64 as u8, |d| d != 0;
     i8: |a| a as f32, |v| v as i64 as i8, |d| d != 0;
     i16: |a| a as f32, |v| v as i64 as i16, |d| d != 0;

@@ -85,6 +85,8 @@ fn copy_same(x: &View, out: &mut ViewMut) {
         return;
     }
     let f: Loop<1> = match out.dtype().size_bytes() {
+        // A copy has zeros and ones, as in PyTorch, also of other bytes.
+        1 if out.dtype() == DType::Bool => cast_loop(DType::Bool, DType::Bool),
         1 => copy_1,
         2 => copy_2,
         4 => copy_4,
@@ -150,6 +152,7 @@ fn copy_transposed(x: &View, out: &mut ViewMut) -> bool {
     let outer: usize = rest.iter().map(|d| d.size).product();
     let strips = rows.size.div_ceil(BLOCK);
     let (from, to) = (RawMut(x.ptr().cast_mut()), RawMut(out.ptr()));
+    let is_bool = out.dtype() == DType::Bool;
     let grain = (CHEAP_GRAIN / (BLOCK * cols.size)).max(1);
     parallel_for(outer * strips, grain, |range| {
         for item in range {
@@ -170,11 +173,14 @@ fn copy_transposed(x: &View, out: &mut ViewMut) -> bool {
                     let from = from.at(offset[0] + first * size + left * cols.steps[0]);
                     let to = to.at(offset[1] + first * rows.steps[1] + left * size);
                     match size {
-                        1 => square::<u8>(from, cols.steps[0], to, rows.steps[1], height, width),
-                        2 => square::<u16>(from, cols.steps[0], to, rows.steps[1], height, width),
-                        4 => square::<u32>(from, cols.steps[0], to, rows.steps[1], height, width),
-                        8 => square::<u64>(from, cols.steps[0], to, rows.steps[1], height, width),
-                        16 => square::<[u64; 2]>(from, cols.steps[0], to, rows.steps[1], height, width),
+                        1 if is_bool => {
+                            square(from, cols.steps[0], to, rows.steps[1], height, width, |v: u8| (v != 0) as u8)
+                        }
+                        1 => square(from, cols.steps[0], to, rows.steps[1], height, width, |v: u8| v),
+                        2 => square(from, cols.steps[0], to, rows.steps[1], height, width, |v: u16| v),
+                        4 => square(from, cols.steps[0], to, rows.steps[1], height, width, |v: u32| v),
+                        8 => square(from, cols.steps[0], to, rows.steps[1], height, width, |v: u64| v),
+                        16 => square(from, cols.steps[0], to, rows.steps[1], height, width, |v: [u64; 2]| v),
                         _ => crate::refuse_dtype(out.dtype()),
                     }
                 }
@@ -184,7 +190,8 @@ fn copy_transposed(x: &View, out: &mut ViewMut) -> bool {
     true
 }
 
-/// Move a square through a buffer, so that each cache line of the strided side is touched once.
+/// Move a square through a buffer, so that each cache line of the strided side is touched once. `written` is applied to
+/// each element.
 ///
 /// # Safety
 /// Both sides have `height` x `width` elements at the given steps, in bytes.
@@ -196,6 +203,7 @@ unsafe fn square<T: Copy + Default>(
     to_step: usize,
     height: usize,
     width: usize,
+    written: impl Fn(T) -> T,
 ) {
     let mut buffer = [[T::default(); BLOCK]; BLOCK];
     // SAFETY: the caller passes squares of `height` x `width` elements on both sides.
@@ -208,7 +216,7 @@ unsafe fn square<T: Copy + Default>(
             }
             for r in 0..BLOCK {
                 for c in 0..BLOCK {
-                    buffer[r][c] = lines[c][r];
+                    buffer[r][c] = written(lines[c][r]);
                 }
                 to.add(r * to_step).cast::<[T; BLOCK]>().write_unaligned(buffer[r]);
             }
@@ -217,7 +225,7 @@ unsafe fn square<T: Copy + Default>(
         for c in 0..width {
             let line = from.add(c * from_step).cast::<T>();
             for r in 0..height {
-                buffer[r][c] = *line.add(r);
+                buffer[r][c] = written(*line.add(r));
             }
         }
         for r in 0..height {

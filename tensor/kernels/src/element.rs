@@ -9,6 +9,9 @@ use half::{bf16, f16};
 pub trait Element: Copy + Send + Sync + PartialEq + std::fmt::Debug + Default + 'static {
     /// The element type of this Rust type.
     const DTYPE: DType;
+    /// Whether all bytes that memory may hold are values of this type. They are for every type but `bool`, in whose
+    /// place kernels read [`Bool`].
+    const IS_PLAIN: bool = true;
     /// Convert from `f64` like a C cast. Saturate where C leaves the result undefined.
     fn from_f64(v: f64) -> Self;
     /// Convert to `f64`. Complex numbers give their real part.
@@ -19,11 +22,57 @@ pub trait Element: Copy + Send + Sync + PartialEq + std::fmt::Debug + Default + 
     fn to_i64(self) -> i64;
 }
 
+/// An element of a `bool` tensor as kernels read it: a byte that is true unless it is zero. Memory may hold any byte,
+/// because views of another dtype and other libraries write it. Kernels write zero or one.
+#[derive(Clone, Copy, Default)]
+#[repr(transparent)]
+pub struct Bool(u8);
+
+impl Bool {
+    /// False.
+    pub const FALSE: Bool = Bool(0);
+    /// True.
+    pub const TRUE: Bool = Bool(1);
+    /// Whether the byte is not zero.
+    #[inline(always)]
+    pub fn is_true(self) -> bool {
+        self.0 != 0
+    }
+}
+
+impl From<bool> for Bool {
+    #[inline(always)]
+    fn from(v: bool) -> Bool {
+        Bool(v as u8)
+    }
+}
+
+impl PartialEq for Bool {
+    #[inline(always)]
+    fn eq(&self, other: &Bool) -> bool {
+        self.is_true() == other.is_true()
+    }
+}
+
+impl PartialOrd for Bool {
+    #[inline(always)]
+    fn partial_cmp(&self, other: &Bool) -> Option<std::cmp::Ordering> {
+        self.is_true().partial_cmp(&other.is_true())
+    }
+}
+
+impl std::fmt::Debug for Bool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.is_true().fmt(f)
+    }
+}
+
 macro_rules! element {
-    ($($t:ty, $d:ident, |$a:ident| $from_f64:expr, |$b:ident| $to_f64:expr, |$c:ident| $from_i64:expr,
+    ($($t:ty, $d:ident $(, $is_plain:literal)?, |$a:ident| $from_f64:expr, |$b:ident| $to_f64:expr, |$c:ident| $from_i64:expr,
         |$e:ident| $to_i64:expr;)*) => {$(
         impl Element for $t {
             const DTYPE: DType = DType::$d;
+            $(const IS_PLAIN: bool = $is_plain;)?
             #[inline(always)]
             fn from_f64($a: f64) -> Self { $from_f64 }
             #[inline(always)]
@@ -37,7 +86,8 @@ macro_rules! element {
 }
 
 element! {
-    bool, Bool, |v| v != 0.0, |v| v as u8 as f64, |v| v != 0, |v| v as i64;
+    bool, Bool, false, |v| v != 0.0, |v| v as u8 as f64, |v| v != 0, |v| v as i64;
+    Bool, Bool, |v| Bool::from(v != 0.0), |v| v.is_true() as u8 as f64, |v| Bool::from(v != 0), |v| v.is_true() as i64;
     u8, U8, |v| v as i64 as u8, |v| v as f64, |v| v as u8, |v| v as i64;
     i8, I8, |v| v as i64 as i8, |v| v as f64, |v| v as i8, |v| v as i64;
     i16, I16, |v| v as i64 as i16, |v| v as f64, |v| v as i16, |v| v as i64;
@@ -96,7 +146,7 @@ macro_rules! for_any_dtype {
 macro_rules! for_dtype {
     ($dtype:expr, $T:ident => $body:expr) => {
         $crate::for_types!($dtype, $T => $body,
-            [Bool bool, U8 u8, I8 i8, I16 i16, I32 i32, I64 i64, F16 $crate::f16, BF16 $crate::bf16, F32 f32, F64 f64],
+            [Bool $crate::Bool, U8 u8, I8 i8, I16 i16, I32 i32, I64 i64, F16 $crate::f16, BF16 $crate::bf16, F32 f32, F64 f64],
             other => $crate::refuse_complex(other))
     };
 }

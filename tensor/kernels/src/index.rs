@@ -12,7 +12,7 @@ use crate::complex::by_parts;
 use crate::memory;
 use crate::strided::{Address, Nest, for_width, offset_of, row_major};
 use crate::threads::{CHEAP_GRAIN, parallel_for};
-use crate::{DType, Element, KernelError, View, ViewMut, c64, c128, for_any_dtype, for_dtype};
+use crate::{Bool, DType, Element, KernelError, View, ViewMut, c64, c128, for_any_dtype, for_dtype};
 
 /// Return all indices in row-major order, for any integer dtype.
 pub(crate) fn read_indices(index: &View) -> Vec<i64> {
@@ -207,12 +207,12 @@ macro_rules! float_arithmetic {
 }
 float_arithmetic!(f32 f64 crate::f16 crate::bf16);
 
-impl Arithmetic for bool {
+impl Arithmetic for Bool {
     fn plus(self, y: Self) -> Self {
-        self | y
+        Bool::from(self.is_true() | y.is_true())
     }
     fn times(self, y: Self) -> Self {
-        self & y
+        Bool::from(self.is_true() & y.is_true())
     }
     fn is_nan(self) -> bool {
         false
@@ -220,8 +220,8 @@ impl Arithmetic for bool {
     fn mean_of(self, _: i64) -> Self {
         self
     }
-    const LEAST: Self = false;
-    const GREATEST: Self = true;
+    const LEAST: Self = Bool::FALSE;
+    const GREATEST: Self = Bool::TRUE;
 }
 
 /// How a scatter combines the old and the new value.

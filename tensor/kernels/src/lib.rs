@@ -50,7 +50,7 @@ pub mod widened;
 
 pub use dtype::{Category, DType, Tier, compute_dtype};
 pub(crate) use element::refuse_dtype;
-pub use element::{Element, refuse_complex};
+pub use element::{Bool, Element, refuse_complex};
 pub use error::KernelError;
 pub use half::{bf16, f16};
 

@@ -54,10 +54,8 @@ impl<'a> View<'a> {
     /// Return a view of numbers in untyped bytes.
     ///
     /// # Panics
-    /// Panics if the bytes are not aligned for `dtype`, are too few for `sizes` and `strides`, or are not values of
-    /// `dtype` (possible only for `bool`).
+    /// Panics if the bytes are not aligned for `dtype`, or are too few for `sizes` and `strides`.
     pub fn of_bytes(bytes: &'a [u8], sizes: &'a [usize], strides: &'a [usize], dtype: DType) -> View<'a> {
-        assert!(dtype != DType::Bool || bytes.iter().all(|&b| b <= 1), "view of bytes that are no bools");
         check_bytes(bytes, sizes, strides, dtype);
         View { ptr: bytes.as_ptr(), sizes, strides, dtype }
     }
@@ -101,11 +99,12 @@ impl<'a> View<'a> {
     pub fn is_contiguous(&self) -> bool {
         is_contiguous(self.sizes, self.strides)
     }
-    /// Return the elements as a slice, if they are contiguous and of type `T`.
+    /// Return the elements as a slice, if they are contiguous and of type `T`. Those of `bool` tensors are
+    /// [`Bool`](crate::Bool).
     #[inline]
     pub fn as_slice<T: crate::Element>(&self) -> Option<&'a [T]> {
         // SAFETY: the maker of the view guarantees every element; contiguous elements form one slice.
-        (self.dtype == T::DTYPE && self.is_contiguous())
+        (T::IS_PLAIN && self.dtype == T::DTYPE && self.is_contiguous())
             .then(|| unsafe { slice_of(self.ptr.cast::<T>(), self.numel()) })
     }
 }
@@ -149,9 +148,8 @@ impl<'a> ViewMut<'a> {
     /// Like [`View::of_bytes`], for writing.
     ///
     /// # Panics
-    /// Panics like [`View::of_bytes`], and for `bool`.
+    /// Panics like [`View::of_bytes`].
     pub fn of_bytes(bytes: &'a mut [u8], sizes: &'a [usize], strides: &'a [usize], dtype: DType) -> ViewMut<'a> {
-        assert!(dtype != DType::Bool, "bools are not written through bytes");
         check_bytes(bytes, sizes, strides, dtype);
         ViewMut { ptr: bytes.as_mut_ptr(), sizes, strides, dtype, memory: PhantomData }
     }
@@ -191,7 +189,7 @@ impl<'a> ViewMut<'a> {
     #[inline]
     pub fn as_slice_mut<T: crate::Element>(&mut self) -> Option<&mut [T]> {
         let n = self.numel();
-        if self.dtype != T::DTYPE || !self.is_contiguous() {
+        if !T::IS_PLAIN || self.dtype != T::DTYPE || !self.is_contiguous() {
             return None;
         }
         if n == 0 {

@@ -10,7 +10,7 @@ use crate::{
     backend, dispatch, graph, inplace, samples, state, strides,
 };
 use smallvec::{SmallVec, smallvec};
-use torchtpu_kernels::memory;
+use torchtpu_kernels::{Bool, memory};
 use torchtpu_stablehlo::{Direction, ElementType};
 
 /// Converts elements to another dtype. Floats truncate towards zero, all numbers but zero are true, and complex numbers
@@ -298,7 +298,11 @@ impl Tensor {
             (Held::Memory, Held::Handle) => {
                 let representation = backend::of(place)?;
                 backend::check_exists(place.device)?;
-                let x = state::no_grad(|| self.contiguous())?;
+                let mut x = state::no_grad(|| self.contiguous())?;
+                // Programs rely on zeros and ones. A copy has them.
+                if x.dtype() == DType::Bool && x.as_bytes().is_some_and(|v| v.iter().any(|b| *b > 1)) {
+                    x = state::no_grad(|| x.copy())?;
+                }
                 let handle = representation.upload(&meta, x.as_bytes().expect("contiguous and on cpu"))?;
                 let y = Tensor::from_device_value(&meta, handle);
                 if state::is_inference() {
@@ -391,6 +395,8 @@ impl Tensor {
         let y = Tensor::empty(&Meta { dims, dtype: T::DTYPE, place: Place::CPU })?;
         if let Some(out) = y.view_mut().as_slice_mut::<T>() {
             out.copy_from_slice(data);
+        } else if let Some(out) = y.view_mut().as_slice_mut::<Bool>() {
+            out.iter_mut().zip(data).for_each(|(to, v)| *to = Bool::from_i64(v.to_i64()));
         }
         Ok(y)
     }
@@ -408,6 +414,10 @@ impl Tensor {
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         state::no_grad(|| {
             let x = self.to_dtype(T::DTYPE)?.to_device(Device::CPU)?.contiguous()?;
+            if !T::IS_PLAIN {
+                let x = x.as_slice::<Bool>().expect("contiguous, on cpu and of this dtype");
+                return Ok(memory::collect(x.iter().map(|v| T::from_i64(v.to_i64()))));
+            }
             Ok(memory::copied(x.as_slice::<T>().expect("contiguous, on cpu and of this dtype")))
         })
     }

@@ -613,7 +613,7 @@ impl Tensor {
     /// The caller must not hold the slice across an in-place write to this storage.
     #[inline]
     pub(crate) fn as_slice<T: Element>(&self) -> Option<&[T]> {
-        if !self.place().in_memory() || self.dtype() != T::DTYPE || !self.is_contiguous() {
+        if !T::IS_PLAIN || !self.place().in_memory() || self.dtype() != T::DTYPE || !self.is_contiguous() {
             return None;
         }
         if self.numel() == 0 {

@@ -102,7 +102,7 @@ fn view(op: &Prim, x: &Tensor, y: &Meta) -> Result<Tensor> {
         _ => op.layout(&Layout::of(x)),
     };
     if matches!(op, Prim::Bits(b) if b.to == DType::Bool && b.from != DType::Bool) {
-        // Kernels rely on a truth value being 0 or 1 in memory.
+        // Programs rely on a truth value being 0 or 1.
         return Err(Error::not_implemented("view(torch.bool) on the host"));
     }
     let needs_dense = matches!(op, Prim::AsStrided(_)) && !x.is_contiguous();

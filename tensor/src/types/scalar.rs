@@ -140,7 +140,7 @@ impl Scalar {
         let wide = bits;
         let bits = bits as u64;
         match dtype {
-            DType::Bool => Scalar::Bool(bits & 1 != 0),
+            DType::Bool => Scalar::Bool(bits as u8 != 0),
             DType::U8 => Scalar::Int(bits as u8 as i64),
             DType::I8 => Scalar::Int(bits as u8 as i8 as i64),
             DType::I16 => Scalar::Int(bits as u16 as i16 as i64),

@@ -4,7 +4,7 @@ use super::{kinds, math, unsupported};
 use crate::loops::{Loop, Operand, Params, for_each_row, run};
 use crate::map::{Map2, Mostly2, loop2, mostly2};
 use crate::special::{self, PolynomialKind};
-use crate::{DType, Element, KernelError, View, ViewMut, bf16, c64, c128, complex, compute_dtype, f16};
+use crate::{Bool, DType, Element, KernelError, View, ViewMut, bf16, c64, c128, complex, compute_dtype, f16};
 
 kinds! {
     /// A function of two operands, by PyTorch's name.
@@ -341,14 +341,18 @@ fn joins(dtype: DType) -> Option<Loop<2>> {
     }
 }
 
-/// Return the loops of `bool`, whose elements are bytes of zero or one.
 fn of_bool(kind: BinaryKind) -> Option<Loop<2>> {
     use BinaryKind as K;
-    match kind {
-        K::Add | K::Maximum | K::Fmax | K::BitwiseOr | K::LogicalOr => of_u8(K::BitwiseOr),
-        K::Mul | K::Minimum | K::Fmin | K::BitwiseAnd | K::LogicalAnd => of_u8(K::BitwiseAnd),
-        K::BitwiseXor | K::LogicalXor => of_u8(K::BitwiseXor),
-        _ => None,
+    let kind = match kind {
+        K::Add | K::Maximum | K::Fmax | K::BitwiseOr => K::LogicalOr,
+        K::Mul | K::Minimum | K::Fmin | K::BitwiseAnd => K::LogicalAnd,
+        K::BitwiseXor => K::LogicalXor,
+        other => other,
+    };
+    table! { BinaryKind, kind, Bool;
+        vector LogicalAnd => bool: |a, b| a.is_true() & b.is_true();
+        vector LogicalOr => bool: |a, b| a.is_true() | b.is_true();
+        vector LogicalXor => bool: |a, b| a.is_true() ^ b.is_true();
     }
 }
 
@@ -366,7 +370,7 @@ macro_rules! comparisons {
         }
     )*};
 }
-comparisons! { cmp_f32 f32; cmp_f64 f64; cmp_u8 u8; cmp_i8 i8; cmp_i16 i16; cmp_i32 i32; cmp_i64 i64; }
+comparisons! { cmp_bool Bool; cmp_f32 f32; cmp_f64 f64; cmp_u8 u8; cmp_i8 i8; cmp_i16 i16; cmp_i32 i32; cmp_i64 i64; }
 
 #[inline]
 pub(crate) fn find(kind: BinaryKind, dtype: DType) -> Option<Loop<2>> {
@@ -513,7 +517,8 @@ pub fn compare(kind: CompareKind, a: &View, b: &View, out: &mut ViewMut) -> Resu
     let f = match compute_dtype(a.dtype()) {
         DType::F32 => cmp_f32(kind),
         DType::F64 => cmp_f64(kind),
-        DType::Bool | DType::U8 => cmp_u8(kind),
+        DType::Bool => cmp_bool(kind),
+        DType::U8 => cmp_u8(kind),
         DType::I8 => cmp_i8(kind),
         DType::I16 => cmp_i16(kind),
         DType::I32 => cmp_i32(kind),

@@ -5,7 +5,7 @@ use crate::complex::Complex as _;
 use crate::loops::{Loop, Operand, Params, run};
 use crate::map::{Map1, Mostly1, loop1, mostly1};
 use crate::special::{self, Wide, single};
-use crate::{DType, KernelError, View, ViewMut, c64, c128, complex, compute_dtype};
+use crate::{Bool, DType, KernelError, View, ViewMut, c64, c128, complex, compute_dtype};
 use std::f64::consts::{LN_2, LN_10};
 
 /// Define [`UnaryKind`] and the loops of its functions for numbers with a point, from one row a function: the variant,
@@ -442,17 +442,8 @@ integers! {
 fn of_bool(kind: UnaryKind) -> Option<Loop<1>> {
     use UnaryKind as K;
     match kind {
-        K::LogicalNot | K::BitwiseNot => {
-            struct Not;
-            impl Map1<u8, u8> for Not {
-                #[inline(always)]
-                fn at<const FMA: bool>(_: &Params, x: u8) -> u8 {
-                    (x == 0) as u8
-                }
-            }
-            Some(const { loop1::<u8, u8, Not>() })
-        }
-        K::Abs | K::Sign | K::Square => Some(const { loop1::<u8, u8, Same>() }),
+        K::LogicalNot | K::BitwiseNot => function!(Bool, vector -> bool, |x| !x.is_true()),
+        K::Abs | K::Sign | K::Square => function!(Bool, vector -> bool, |x| x.is_true()),
         K::IsNan | K::IsInf => Some(const { loop1::<u8, bool, Always<false>>() }),
         K::IsFinite => Some(const { loop1::<u8, bool, Always<true>>() }),
         _ => None,

@@ -119,23 +119,6 @@ impl ViewOp for Bits {
     }
 }
 
-/// Copy truth values whose bytes in host memory are neither 0 nor 1. Kernels rely on 0 or 1 in memory, so such bytes
-/// cannot be viewed directly.
-fn normalized_truth(x: &Tensor) -> Result<Option<Tensor>> {
-    if !x.place().in_memory() {
-        return Ok(None);
-    }
-    let bytes = x.contiguous()?.view_dtype(DType::U8)?;
-    if !bytes.contiguous()?.as_slice::<u8>().is_some_and(|v| v.iter().any(|b| *b > 1)) {
-        return Ok(None);
-    }
-    crate::warning::warn(
-        "view(torch.bool) of bytes other than 0 and 1 gives a copy: what is written to it does not reach the tensor. \
-        Use x != 0 instead.",
-    )?;
-    Ok(Some(bytes.ne_scalar(0)?))
-}
-
 /// Whether host memory may be read as elements of a dtype. Memory of another library may have any address.
 fn is_aligned(x: &Tensor, dtype: DType) -> bool {
     // Complex numbers are aligned as their parts are.
@@ -163,9 +146,8 @@ impl Tensor {
     /// There is no gradient.
     ///
     /// # Errors
-    /// `Runtime` if the bytes do not divide into elements of that dtype, and for a view of conjugates or negatives. Two
-    /// kinds of bytes in host memory are copied: truth values that are neither 0 nor 1, with a warning, and memory that
-    /// is not aligned for `dtype`.
+    /// `Runtime` if the bytes do not divide into elements of that dtype, and for a view of conjugates or negatives. Host
+    /// memory that is not aligned for `dtype` is copied, with a warning.
     pub fn view_dtype(&self, dtype: DType) -> Result<Tensor> {
         for (marked, what) in
             [(self.is_conj(), "conjugate view tensors"), (self.is_neg(), "tensors with negative bit set")]
@@ -183,11 +165,6 @@ impl Tensor {
         }
         let dims = relaid(&Layout::of(&x), from, dtype)?.dims;
         let x = if is_aligned(&x, dtype) { x } else { aligned_copy(&x)? };
-        if dtype == DType::Bool
-            && let Some(copy) = normalized_truth(&x)?
-        {
-            return Ok(copy);
-        }
         // Complex numbers are viewed through the real numbers that they consist of.
         let pairs = if from.is_complex() { x.view_as_real()? } else { x };
         let to = dtype.to_real();
