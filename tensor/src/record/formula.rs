@@ -4,13 +4,13 @@
 //! be infinite, or cancel, where the gradient of the whole is an ordinary number. [`by_formula`] records a composition
 //! as one node with a gradient of its own, as PyTorch does.
 
-use crate::graph::{BackwardFn, second_backward, with_backward};
+use crate::graph::{BackwardFn, Node, second_backward, with_backward};
 use crate::op::{Grads, bit};
 use crate::saved::SavedTensor;
 use crate::types::compute::{narrowed, widened};
-use crate::{Meta, Result, Tensor, state};
+use crate::{GradRef, Meta, Result, Tensor, state};
 use smallvec::SmallVec;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// Gradients of the operands `x` from the gradient `g` of the result. `needs` has a bit for each operand whose gradient
 /// is wanted. Gradients may have the broadcast shape. 16-bit floats come as `float32`, and gradients may be `float32`.
@@ -18,20 +18,39 @@ type Rule = Box<dyn Fn(&[Tensor], &Tensor, u64) -> Result<Grads> + Send + Sync>;
 
 struct Formula {
     name: &'static str,
-    x: Mutex<Option<Vec<SavedTensor>>>,
+    saved: Mutex<Option<Values>>,
+    /// The node that this formula belongs to, if it saves its result.
+    node: OnceLock<Weak<Node>>,
     metas: SmallVec<[Meta; 3]>,
     needs: u64,
     rule: Rule,
 }
 
-impl BackwardFn for Formula {
+/// The operands that a formula saves, and its result.
+struct Values {
+    x: Vec<SavedTensor>,
+    y: Option<SavedTensor>,
+}
+
+impl Formula {
+    fn saved(&self) -> MutexGuard<'_, Option<Values>> {
+        self.saved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl BackwardFn for Arc<Formula> {
     fn name(&self) -> String {
         self.name.to_string()
     }
     fn backward(&self, g: &[Option<Tensor>]) -> Result<Grads> {
         let Some(g) = &g[0] else { return Ok(self.metas.iter().map(|_| None).collect()) };
-        let saved = self.x.lock().unwrap_or_else(|e| e.into_inner());
-        let x = saved.as_ref().ok_or_else(second_backward)?.iter().map(SavedTensor::get).collect::<Result<Vec<_>>>()?;
+        let saved = self.saved();
+        let values = saved.as_ref().ok_or_else(second_backward)?;
+        let mut x = values.x.iter().map(SavedTensor::get).collect::<Result<Vec<_>>>()?;
+        if let Some(y) = &values.y {
+            let node = self.node.get().and_then(Weak::upgrade).expect("the node runs its own formula");
+            x.push(y.get_output(&node, 0)?);
+        }
         drop(saved);
         // 16-bit floats are rounded once, at the end.
         let x = x.iter().map(widened).collect::<Result<Vec<_>>>()?;
@@ -43,7 +62,7 @@ impl BackwardFn for Formula {
         grads.into_iter().zip(&self.metas).map(|(g, m)| g.map(|g| finish(g, m)).transpose()).collect()
     }
     fn release(&self) {
-        let gone = self.x.lock().unwrap_or_else(|e| e.into_inner()).take();
+        let gone = self.saved().take();
         drop(gone);
     }
 }
@@ -108,14 +127,46 @@ pub(crate) fn by_formula(
     if !crate::graph::may_need_grad(x) {
         return forward();
     }
-    let overwritten = state::with(|s| s.overwritten.get());
-    let save = |x: &&Tensor| -> Result<SavedTensor> {
-        // An in-place op is about to overwrite this storage.
-        SavedTensor::new(if x.storage_id() == overwritten { x.copy()? } else { (*x).clone() })
-    };
-    let saved = x.iter().map(save).collect::<Result<_>>()?;
+    let saved = Values { x: saved(x, u64::MAX)?, y: None };
     let y = state::no_grad(forward)?;
+    with_backward(&y, x, Box::new(formula(name, x, saved, Box::new(rule))))
+}
+
+/// [`by_formula`] for a rule that reads the result: it gets the operands of the mask `saves`, and then the result.
+/// Nothing else is saved.
+pub(crate) fn by_result(
+    name: &'static str,
+    x: &[&Tensor],
+    saves: u64,
+    forward: impl FnOnce() -> Result<Tensor>,
+    rule: impl Fn(&[Tensor], &Tensor, u64) -> Result<Grads> + Send + Sync + 'static,
+) -> Result<Tensor> {
+    if !crate::graph::may_need_grad(x) {
+        return forward();
+    }
+    let x_saved = saved(x, saves)?;
+    let y = state::no_grad(forward)?;
+    let saved = Values { x: x_saved, y: Some(SavedTensor::output(&y)?) };
+    let formula = formula(name, x, saved, Box::new(rule));
+    let y = with_backward(&y, x, Box::new(formula.clone()))?;
+    if let Some(GradRef::Node(node)) = y.grad_ref() {
+        formula.node.get_or_init(|| Arc::downgrade(&node));
+    }
+    Ok(y)
+}
+
+/// Save the operands of a mask.
+fn saved(x: &[&Tensor], mask: u64) -> Result<Vec<SavedTensor>> {
+    let overwritten = state::with(|s| s.overwritten.get());
+    let save = |x: &Tensor| -> Result<SavedTensor> {
+        // An in-place op is about to overwrite this storage.
+        SavedTensor::new(if x.storage_id() == overwritten { x.copy()? } else { x.clone() })
+    };
+    x.iter().enumerate().filter(|(i, _)| mask & bit(*i) != 0).map(|(_, x)| save(x)).collect()
+}
+
+fn formula(name: &'static str, x: &[&Tensor], saved: Values, rule: Rule) -> Arc<Formula> {
     let metas = x.iter().map(|x| *x.meta()).collect();
-    let backward = Formula { name, x: Mutex::new(Some(saved)), metas, needs: needs(x), rule: Box::new(rule) };
-    with_backward(&y, x, Box::new(backward))
+    let (saved, node) = (Mutex::new(Some(saved)), OnceLock::new());
+    Arc::new(Formula { name, saved, node, metas, needs: needs(x), rule })
 }

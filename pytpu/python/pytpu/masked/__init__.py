@@ -52,7 +52,8 @@ def _dims(dim, ndim):
 def _full_mask(input, mask):
     if mask.ndim > input.ndim:
         raise IndexError("_input_mask expected broadcastable mask (got mask dimensionality higher than of the input)")
-    return mask.to(_C.bool).broadcast_to(input.shape)
+    # A copy, as in PyTorch: backward reads the mask, and the caller may write it.
+    return mask.to(_C.bool, copy=True).broadcast_to(input.shape)
 
 
 def _replaced(input, mask, value):

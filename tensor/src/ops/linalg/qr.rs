@@ -143,7 +143,8 @@ impl Fused for Qr {
         }
         let (left, right) = (m as i64, (n - m) as i64);
         let gr2 = gr.narrow(-1, left, right)?;
-        let gq = g.add(&s.x(0).narrow(-1, left, right)?.matmul(&adjoint(&gr2)?)?)?;
+        // The columns of `a` on the right are `Q` times those of `R`.
+        let gq = g.add(&q.matmul(&r.narrow(-1, left, right)?.matmul(&adjoint(&gr2)?)?)?)?;
         let g1 = square(&gq, &r.narrow(-1, 0, left)?, &gr.narrow(-1, 0, left)?)?;
         Ok(smallvec![Some(crate::ops::concat::cat(&[&g1, &q.matmul(&gr2)?], -1)?)])
     });
@@ -174,7 +175,7 @@ impl Fused for Qr {
         Ok(smallvec![q, r])
     }
     fn saves(&self, _: u64) -> Saves {
-        Saves::both(1, 0b11)
+        Saves::outputs(0b11)
     }
     fn takes_complex(&self) -> bool {
         true

@@ -4,12 +4,12 @@ use super::binary::{Binary, is_float_only};
 use super::power::Power;
 use super::promotion::{as_tensor, result_type};
 use super::small_divisor::SmallDivisor;
-use crate::formula::steps;
+use crate::formula::{linear, steps};
 use crate::op::Prim;
 use crate::policy::{Policies, Policy};
 use crate::schema::{Args, Deprecated, Numbers, Operand, Ret, Row, Tier, n, positive, t};
 use crate::{DType, Error, Held, Result, Scalar, Tensor, default_dtype, dispatch, graph, inplace, samples};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use torchtpu_kernels::pointwise::BinaryKind;
 use torchtpu_kernels::{View, bf16, f16, pointwise as kernels};
 
@@ -144,12 +144,33 @@ pub fn arith(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor>
             dispatch::call(Prim::Binary(Binary(kind)), &[a, &number_beside(kind, a, s)?])
         }
         _ if is_narrow(dtype) && keeps_number(kind, a, b) => narrow_with_number(kind, a, b, dtype),
+        (Operand::Scalar(s), Operand::Tensor(x))
+            if kind == BinaryKind::Div && x.dtype() == dtype && graph::may_need_grad(&[x]) =>
+        {
+            number_by(s, x)
+        }
         _ => {
             let (a, b) = (as_tensor(a, dtype)?, as_tensor(b, dtype)?);
             let tied = check_divisor(kind, &a, &b)?;
             dispatch::call(Prim::Binary(Binary(kind)), &[&a, tied.as_ref().unwrap_or(&b)])
         }
     }
+}
+
+/// Return `s / x` with the history of `s * (1 / x)`, as in PyTorch: backward reads neither `x` nor the result, so both
+/// may be written.
+fn number_by(s: Scalar, x: &Tensor) -> Result<Tensor> {
+    let forward = || {
+        let number = as_tensor(Operand::Scalar(s), x.dtype())?;
+        dispatch::call(Prim::Binary(Binary(BinaryKind::Div)), &[&number, &x.detach()])
+    };
+    let conjugate = match s {
+        Scalar::Complex(re, im) => Scalar::Complex(re, -im),
+        real => real,
+    };
+    linear("MulBackward0", &[&x.reciprocal()?], forward, move |g, _, _| {
+        Ok(smallvec![Some(arith(BinaryKind::Mul, Operand::Tensor(g), Operand::Scalar(conjugate))?)])
+    })
 }
 
 fn is_narrow(dtype: DType) -> bool {

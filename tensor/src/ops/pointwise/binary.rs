@@ -207,6 +207,7 @@ impl Op for Binary {
             FloorDivide | Gcd | Lcm => Saves::NONE,
             NextAfter => Saves::inputs(if a { 0b11 } else { 0 }),
             Remainder | Fmod => Saves::inputs(if b { 0b11 } else { 0 }),
+            Copysign => Saves::both(a as u64, a as u64),
             _ => Saves::inputs(0b11),
         }
     }
@@ -600,8 +601,7 @@ fn binary_vjp(kind: BinaryKind, s: &Saved<'_>, g: &Tensor) -> Result<(Option<Ten
         }
         Copysign => (
             when(na, &|| {
-                let flipped = binary(Copysign, s.x(0), s.x(1))?;
-                let same = compare(CompareKind::Eq, Operand::Tensor(&flipped), Operand::Tensor(s.x(0)))?;
+                let same = compare(CompareKind::Eq, Operand::Tensor(s.y(0)), Operand::Tensor(s.x(0)))?;
                 let d = select(&same, g, &g.neg()?)?;
                 let at_zero = compare(CompareKind::Eq, Operand::Tensor(s.x(0)), zero())?;
                 select_scalar(&at_zero, 0.0, &d)

@@ -3,8 +3,8 @@
 //! Values and gradients are also right at points where the plain formula is not. An argument that would leave the
 //! domain is replaced before the function gets it.
 
-use crate::formula::by_formula;
-use crate::op::{Grads, normalize_dims};
+use crate::formula::{by_formula, by_result};
+use crate::op::{Grads, bit, normalize_dims};
 use crate::ops::complex::refuse;
 use crate::ops::pointwise::{arith, as_tensor, binary, result_type, select, select_scalar};
 use crate::schema::{
@@ -469,6 +469,46 @@ fn flat(x: crate::schema::SampleArg) -> Vec<Sample> {
     vec![Sample::new(vec![x]).no_gradient().dtypes(&[DType::I64, DType::Bool])]
 }
 
+/// `x * 2^e`. The gradient of floats reads `e` and the result, so that `x` may be written, as in PyTorch.
+fn ldexp(x: Operand<'_>, e: Operand<'_>) -> Result<Tensor> {
+    match (x, e) {
+        (Operand::Tensor(x), Operand::Tensor(e))
+            if x.dtype().is_float() && (e.dtype() == x.dtype() || !e.dtype().is_inexact()) =>
+        {
+            let rule = |v: &[Tensor], g: &Tensor, needs: u64| -> Result<Grads> {
+                let (e, y) = (&v[0], &v[1]);
+                let gx = || scaled_by_power(Operand::Tensor(g), Operand::Tensor(e));
+                let ge = || g.mul(y)?.mul_scalar(LN_2);
+                let when = |i: usize, f: &dyn Fn() -> Result<Tensor>| (needs & bit(i) != 0).then(f).transpose();
+                Ok(smallvec![when(0, &gx)?, when(1, &ge)?])
+            };
+            let forward = || scaled_by_power(Operand::Tensor(x), Operand::Tensor(e));
+            by_result("LdexpBackward0", &[x, e], 0b10, forward, rule)
+        }
+        _ => scaled_by_power(x, e),
+    }
+}
+
+fn scaled_by_power(x: Operand<'_>, e: Operand<'_>) -> Result<Tensor> {
+    // In 16 bits the power would be rounded, or infinite, before the product.
+    if let (Operand::Tensor(x), Operand::Tensor(e)) = (x, e)
+        && x.dtype().is_half()
+        && result_type(Operand::Tensor(x), Operand::Tensor(e)) == x.dtype()
+    {
+        let two = arith(BinaryKind::Pow, Operand::Scalar(Scalar::Float(2.0)), Operand::Tensor(&widened(e)?))?;
+        return narrowed(widened(x)?.mul(&two.to_dtype(DType::F32)?)?, x.dtype());
+    }
+    let two = arith(BinaryKind::Pow, Operand::Scalar(Scalar::Float(2.0)), e)?;
+    // Whole exponents scale without a change of dtype.
+    let two = match (x, e) {
+        (Operand::Tensor(x), Operand::Tensor(e)) if x.dtype().is_inexact() && !e.dtype().is_inexact() => {
+            two.to_dtype(x.dtype())?
+        }
+        _ => two,
+    };
+    arith(BinaryKind::Mul, x, Operand::Tensor(&two))
+}
+
 /// Rows of the special functions.
 pub const ROWS: &[Row] = &[
     Row::new(
@@ -716,23 +756,7 @@ pub const ROWS: &[Row] = &[
                     s.python_type()
                 )));
             }
-            // In 16 bits the power would be rounded, or infinite, before the product.
-            if let (Operand::Tensor(x), Operand::Tensor(e)) = (a.operand(0)?, a.operand(1)?)
-                && x.dtype().is_half()
-                && result_type(a.operand(0)?, a.operand(1)?) == x.dtype()
-            {
-                let two = arith(BinaryKind::Pow, Operand::Scalar(Scalar::Float(2.0)), Operand::Tensor(&widened(e)?))?;
-                return Ok(narrowed(widened(x)?.mul(&two.to_dtype(DType::F32)?)?, x.dtype())?.into());
-            }
-            let two = arith(BinaryKind::Pow, Operand::Scalar(Scalar::Float(2.0)), a.operand(1)?)?;
-            // Whole exponents scale without a change of dtype.
-            let two = match (a.operand(0)?, a.operand(1)?) {
-                (Operand::Tensor(x), Operand::Tensor(e)) if x.dtype().is_inexact() && !e.dtype().is_inexact() => {
-                    two.to_dtype(x.dtype())?
-                }
-                _ => two,
-            };
-            Ok(arith(BinaryKind::Mul, a.operand(0)?, Operand::Tensor(&two))?.into())
+            Ok(ldexp(a.operand(0)?, a.operand(1)?)?.into())
         },
         samples!([t(&[2, 3]), t(&[3])]),
     )

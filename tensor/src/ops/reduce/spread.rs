@@ -20,8 +20,8 @@ use torchtpu_stablehlo::{ElementType, ReduceKind as Fold};
 ///
 /// Sums are `float64` for all dtypes on `cpu` and on XLA:CPU, and rounded once. On accelerators they are `float32`,
 /// except for `float64`: squares beyond 1e38 are infinite there, and those below 1e-38 vanish. Of no elements, both
-/// results are NaN. Where all elements are equal, the gradient of the deviation is zero. Saves x, the mean, and the
-/// deviation.
+/// results are NaN. Where all elements are equal, the gradient of the deviation is zero. Saves x, the mean unless
+/// the caller has it, and the deviation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Spread {
     /// Bit `i`: dimension `i` is removed.
@@ -90,8 +90,8 @@ impl Fused for Spread {
             let mut gx: Option<Tensor> = None;
             if let Some(g) = s.g(0) {
                 let x = s.x(0);
-                // The saved mean of 16-bit floats is too coarse for distances from it.
-                let mean = if is_narrow {
+                // A mean of 16-bit floats is too coarse for distances from it. One that the caller has may be written.
+                let mean = if is_narrow || o.pair {
                     reduce_mask(ReduceKind::Sum, x, o.mask, true)?.div_scalar(count)?
                 } else {
                     spread(s.y(1))?
@@ -149,7 +149,7 @@ impl Fused for Spread {
         Ok(smallvec![y.to_dtype(x[0].dtype())?, mean.to_dtype(x[0].dtype())?])
     }
     fn saves(&self, _: u64) -> Saves {
-        Saves::both(1, 0b10 | u64::from(self.root))
+        Saves::both(1, u64::from(!self.pair) << 1 | u64::from(self.root))
     }
 }
 
