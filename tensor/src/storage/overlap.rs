@@ -135,7 +135,7 @@ pub(crate) fn written(x: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor)> {
 }
 
 /// Write `f` of the elements of `x` and of `operands` at the same indices into `x`, element after element. `f` gets
-/// vectors.
+/// vectors. An operand that is `x` itself is read where it is used, so it has the elements that were written before.
 ///
 /// # Errors
 /// The errors of `f`, and of writing `x`.
@@ -157,15 +157,26 @@ pub(crate) fn update(x: &Tensor, operands: &[&Tensor], f: impl Fn(&Tensor, &[Ten
         rounds[round].0.push(element as i64);
         rounds[round].1.push(place as i64);
     }
-    let whole: SmallVec<[Tensor; 2]> = whole.iter().map(|o| o.reshape(&[-1])).collect::<Result<_>>()?;
+    let is_x = |o: &Tensor| {
+        o.shares_storage(x)
+            && o.storage_offset() == x.storage_offset()
+            && o.strides() == x.strides()
+            && o.dims() == dims
+    };
+    let rows = |o: &Tensor| if is_x(o) { Ok(None) } else { o.reshape(&[-1]).map(Some) };
+    let whole: SmallVec<[Option<Tensor>; 2]> = whole.iter().map(rows).collect::<Result<_>>()?;
     let memory = memory_of(x)?;
     for (elements, places) in &rounds {
         let at = positions(places, x)?;
         let mut taken = Vec::new();
+        let now = ops::indexing::index_select_in_range(&memory.alias_with_history()?, 0, &at)?;
         for o in &whole {
-            taken.push(ops::indexing::index_select_in_range(o, 0, &positions(elements, o)?)?);
+            taken.push(match o {
+                Some(o) => ops::indexing::index_select_in_range(o, 0, &positions(elements, o)?)?,
+                None => now.clone(),
+            });
         }
-        let y = f(&ops::indexing::index_select_in_range(&memory.alias_with_history()?, 0, &at)?, &taken)?;
+        let y = f(&now, &taken)?;
         let y = inplace::converted(&memory, &y)?;
         inplace::assign(&memory, &ops::indexing::index_copy(&memory.alias_with_history()?, 0, &at, &y)?)?;
     }

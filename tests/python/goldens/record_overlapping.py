@@ -67,6 +67,16 @@ WRITES = [
     "u.index_add_(0, i(1, 0), a(2, *u.shape[1:]), alpha=2)",
     "u.put_(i(1, 3, -1), a(3))",
     "u.put_(i(1, 3, 1), a(3), accumulate=True)",
+    # The operand is the view itself, so it changes from element to element.
+    "u.add_(u)",
+    "u.sub_(u)",
+    "u.mul_(u)",
+    "u.add_(1).div_(u)",
+    "u.atan2_(u)",
+    "u.hypot_(u)",
+    "u.eq_(u)",
+    "u.lerp_(u, 0.5)",
+    "u.addcmul_(u, u)",
 ]
 
 
