@@ -10,7 +10,7 @@ use crate::op::{Fused, Outs, Prim, Saves, VjpFn};
 use crate::ops::pointwise;
 use crate::policy::{Policies, Policy};
 use crate::schema::{Fill, Row, SampleArg, Scope, Tier, n, t};
-use crate::{DType, Dims, Meta, Result, Scalar, Tensor, dispatch};
+use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, dispatch};
 use smallvec::smallvec;
 
 /// The pseudoinverse of each matrix. Singular values up to the larger of `atol` and `rtol` times the largest one count
@@ -80,7 +80,17 @@ impl Fused for Pinv {
 }
 
 /// The tolerances below which singular values count as zero: absolute, and relative to the largest one.
-pub(super) fn tolerances(x: &Tensor, atol: Option<Tensor>, rtol: Option<Tensor>) -> Result<Pair> {
+pub(super) fn tolerances(name: &str, x: &Tensor, atol: Option<Tensor>, rtol: Option<Tensor>) -> Result<Pair> {
+    for (which, t) in [("atol", &atol), ("rtol", &rtol)] {
+        if let Some(t) = t.as_ref().filter(|t| t.place() != x.place()) {
+            return Err(Error::runtime(format!(
+                "{name}: Expected {which} and input tensors to be on the same device, but got {which} on {} and input \
+                on {}",
+                t.place(),
+                x.place()
+            )));
+        }
+    }
     let real = x.dtype().to_real();
     let meta = |dims: Dims| Meta { dims, dtype: real, place: x.place() };
     let zero = || Tensor::full_meta(&meta(Dims::EMPTY), Scalar::Int(0));
@@ -115,7 +125,7 @@ pub(super) fn pinv(
     if x.numel() == 0 {
         return adjoint(x)?.neg();
     }
-    let (atol, rtol) = tolerances(x, atol, rtol)?;
+    let (atol, rtol) = tolerances(name, x, atol, rtol)?;
     dispatch::call(Prim::Pinv(Pinv { hermitian }), &[x, &atol, &rtol])
 }
 

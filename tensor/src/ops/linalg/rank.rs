@@ -28,7 +28,7 @@ fn matrix_rank(x: &Tensor, atol: Option<Tensor>, rtol: Option<Tensor>, hermitian
             let dims = batch_and(x.dims(), &[]);
             return Tensor::zeros_like_meta(&x.meta().with_dims(dims).with_dtype(DType::I64));
         }
-        let (atol, rtol) = tolerances(x, atol, rtol)?;
+        let (atol, rtol) = tolerances(NAME, x, atol, rtol)?;
         let least = atol.maximum(&rtol.mul(&values.amax(&[-1], false)?)?)?.unsqueeze(-1)?;
         values.gt(&least)?.to_dtype(DType::I64)?.sum_dim(&[-1], false)
     })
