@@ -115,6 +115,9 @@ fn blend(x: &Tensor, product: Tensor, beta: Scalar, alpha: Scalar) -> Result<Ten
 fn check_dtypes(name: &str, x: &Tensor, a: &Tensor, b: &Tensor) -> Result<()> {
     let (dx, da, db) = (x.dtype(), a.dtype(), b.dtype());
     if dx == da && da == db {
+        if dx == DType::Bool && name != "addmv" && (a.numel() == 0 || b.numel() == 0) {
+            return Err(Error::runtime("result type Long can't be cast to the desired output type Bool"));
+        }
         return Ok(());
     }
     let [sx, sa, sb] = [dx, da, db].map(DType::scalar_type);

@@ -221,7 +221,10 @@ pub fn linear(x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Result<Tensor> {
     match b {
         Some(b) if b.dims().len() == 1 => dispatch::call(Prim::Linear(Linear), &[x, w, b]),
         Some(b) => dispatch::call(Prim::Linear(Linear), &[x, w])?.add(b),
-        None => dispatch::call(Prim::Linear(Linear), &[x, w]),
+        None => match super::of_no_bools(x, w, |x, w| linear(x, w, None)) {
+            Some(y) => y,
+            None => dispatch::call(Prim::Linear(Linear), &[x, w]),
+        },
     }
 }
 

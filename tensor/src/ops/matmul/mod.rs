@@ -210,7 +210,17 @@ impl Op for Dot {
 }
 
 /// `a @ b` of two tensors with the same leading sizes.
+/// A product of truth values, where one factor is empty. PyTorch refuses other products of truth values.
+fn of_no_bools(a: &Tensor, b: &Tensor, product: impl Fn(&Tensor, &Tensor) -> Result<Tensor>) -> Option<Result<Tensor>> {
+    let is_empty = a.dtype() == DType::Bool && b.dtype() == DType::Bool && (a.numel() == 0 || b.numel() == 0);
+    let number = |x: &Tensor| x.to_dtype(DType::U8);
+    is_empty.then(|| product(&number(a)?, &number(b)?)?.to_dtype(DType::Bool))
+}
+
 fn dot(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    if let Some(y) = of_no_bools(a, b, dot) {
+        return y;
+    }
     dispatch::call(Prim::Dot(Dot::new(false, false)), &[a, b])
 }
 
