@@ -681,7 +681,7 @@ def fill_diagonal_(self: Tensor, fill_value: complex, wrap: bool = False) -> Ten
     if self.dim() > 2 and len(set(self.shape)) > 1:
         raise RuntimeError("all dimensions of input must be of equal length")
     if self.numel() == 0:
-        return self
+        return self.fill_(fill_value)
     step = sum(self.stride())
     rows, columns = self.size(0), self.size(1)
     self.as_strided((min(self.shape),), (step,)).fill_(fill_value)
