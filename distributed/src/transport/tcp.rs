@@ -23,6 +23,11 @@ const SMALL: usize = 16 << 10;
 /// Reads of an empty socket before a thread sleeps in `poll`.
 const SPINS: u32 = 30;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The first of the times in which a sender tries to connect. Each one is twice as long as the one before.
+const FIRST_TRY: Duration = Duration::from_millis(200);
+/// Connections that the system holds until this rank accepts them, which it does during collectives only. The standard
+/// library asks for 128. The system may hold fewer.
+const BACKLOG: i32 = 4096;
 /// Time in which a connection must say who it is. Port scanners and health probes say nothing.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// Connections that may be silent at a time. A further one takes the place of the oldest.
@@ -51,6 +56,7 @@ impl Tcp {
         let refused = |e| Error::new(ErrorKind::DistNetwork, format!("cannot listen on {}: {e}", self.address));
         let listener = TcpListener::bind((self.address, 0)).map_err(refused)?;
         listener.set_nonblocking(true).map_err(refused)?;
+        rustix::net::listen(&listener, BACKLOG).map_err(|e| refused(e.into()))?;
         let address = listener.local_addr().map_err(refused)?;
         Ok((listener, address))
     }
@@ -131,6 +137,23 @@ impl TcpTransport {
     }
 }
 
+impl TcpTransport {
+    /// Connect to a rank. If strangers fill the queue of its port, it must accept them first, which it does when it
+    /// waits for a connection of its own. Both ranks may wait at the same time, so each accepts between its tries.
+    fn connect(&self, address: &SocketAddr) -> std::io::Result<TcpStream> {
+        let end = Instant::now() + CONNECT_TIMEOUT;
+        let mut limit = FIRST_TRY;
+        loop {
+            self.accept();
+            let left = end.saturating_duration_since(Instant::now());
+            match TcpStream::connect_timeout(address, limit.min(left).max(Duration::from_millis(1))) {
+                Err(e) if e.kind() == IoKind::TimedOut && limit < left => limit *= 2,
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
 fn set_up(stream: &TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)
@@ -147,7 +170,7 @@ impl Transport for TcpTransport {
             IoKind::ConnectionRefused | IoKind::ConnectionReset | IoKind::BrokenPipe => Fault::Closed { peer: to },
             _ => Fault::system(to, &format!("connection to {address}"), e),
         };
-        let mut stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).map_err(refused)?;
+        let mut stream = self.connect(&address).map_err(refused)?;
         let rank = self.places.meeting.rank as u64;
         let hello = Header { group: 0, sequence: rank, fingerprint: place.token, bytes: lane as u64 };
         stream.write_all(&hello.encode()).and_then(|()| set_up(&stream)).map_err(refused)?;

@@ -284,8 +284,9 @@ fn silent_and_strange_connections_hold_nothing_up() {
             let mut held = Vec::new();
             for rank in 0..2 {
                 let (address, token) = address(rank);
-                // As many as would have taken the whole timeout, had each been waited for.
-                for k in 0..20 {
+                // As many as would have taken the whole timeout, had each been waited for, and more than the 128 that
+                // a system holds by default until a rank accepts them.
+                for k in 0..300 {
                     let mut stream = TcpStream::connect(&address).expect("the rank listens");
                     // Some say nothing, some a part of a hello, some a hello with another token.
                     let hello = Header { group: 0, sequence: 1 - rank as u64, fingerprint: token ^ 1, bytes: 0 };
