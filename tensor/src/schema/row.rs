@@ -223,6 +223,11 @@ impl Row {
         self.in_place = InPlace::By(f);
         self
     }
+    /// Have no form `name_`.
+    pub const fn no_in_place(mut self) -> Row {
+        self.in_place = InPlace::None;
+        self
+    }
     /// Make `name_` also a function of `torch`.
     pub const fn in_place_function(mut self) -> Row {
         self.in_place_function = true;

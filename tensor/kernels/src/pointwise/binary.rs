@@ -6,71 +6,6 @@ use crate::map::{Map2, Mostly2, loop2, mostly2};
 use crate::special::{self, PolynomialKind};
 use crate::{Bool, DType, Element, KernelError, View, ViewMut, bf16, c64, c128, complex, compute_dtype, f16};
 
-kinds! {
-    /// A function of two operands, by PyTorch's name.
-    BinaryKind {
-        Add "add", Sub "sub", Mul "mul", Div "div", Pow "pow", Maximum "maximum", Minimum "minimum", Fmax "fmax",
-        Fmin "fmin", Remainder "remainder", Fmod "fmod", FloorDivide "floor_divide", Atan2 "atan2", Hypot "hypot",
-        BitwiseAnd "bitwise_and", BitwiseOr "bitwise_or", BitwiseXor "bitwise_xor",
-        LeftShift "bitwise_left_shift", RightShift "bitwise_right_shift", LogicalAnd "logical_and",
-        LogicalOr "logical_or", LogicalXor "logical_xor", NextAfter "nextafter", Copysign "copysign",
-        LogAddExp "logaddexp", Complex "complex",
-        Gcd "gcd", Lcm "lcm", Igamma "igamma", Igammac "igammac", GammaSlope "_standard_gamma_grad",
-        Zeta "special_zeta", ChebyshevT "special_chebyshev_polynomial_t", ChebyshevU "special_chebyshev_polynomial_u",
-        ChebyshevV "special_chebyshev_polynomial_v", ChebyshevW "special_chebyshev_polynomial_w",
-        ShiftedChebyshevT "special_shifted_chebyshev_polynomial_t",
-        ShiftedChebyshevU "special_shifted_chebyshev_polynomial_u",
-        ShiftedChebyshevV "special_shifted_chebyshev_polynomial_v",
-        ShiftedChebyshevW "special_shifted_chebyshev_polynomial_w", HermiteH "special_hermite_polynomial_h",
-        HermiteHe "special_hermite_polynomial_he", Laguerre "special_laguerre_polynomial_l",
-        Legendre "special_legendre_polynomial_p",
-    }
-}
-
-impl BinaryKind {
-    /// Whether the result is always `bool`.
-    pub const fn is_predicate(self) -> bool {
-        matches!(self, BinaryKind::LogicalAnd | BinaryKind::LogicalOr | BinaryKind::LogicalXor)
-    }
-    /// Return the element type of the result for operands of type `x`.
-    pub const fn result(self, x: DType) -> DType {
-        match self {
-            BinaryKind::Complex => match x.to_complex() {
-                Some(d) => d,
-                None => x,
-            },
-            _ if self.is_predicate() => DType::Bool,
-            _ => x,
-        }
-    }
-}
-
-kinds! {
-    /// A comparison, by PyTorch's name.
-    CompareKind { Eq "eq", Ne "ne", Lt "lt", Le "le", Gt "gt", Ge "ge" }
-}
-
-/// Return the loop of each kind, as in `unary`.
-macro_rules! table {
-    ($Enum:ident, $kind:expr, $t:ty; $($mode:ident $Kind:ident => $r:ty: |$a:ident, $b:ident| $e:expr;)*) => {
-        match $kind {
-            $($Enum::$Kind => {
-                struct Op;
-                impl Map2<$t, $r> for Op {
-                    const VECTOR: bool = table!(@$mode);
-                    #[inline(always)]
-                    fn at<const FMA: bool>(_: &Params, $a: $t, $b: $t) -> $r { $e }
-                }
-                Some(const { loop2::<$t, $r, Op>() })
-            })*
-            #[allow(unreachable_patterns)]
-            _ => None,
-        }
-    };
-    (@vector) => { true };
-    (@scalar) => { false };
-}
-
 /// Compute the remainder with the sign of `b` from the remainder with the sign of `a`.
 macro_rules! floored_remainder {
     ($r:expr, $b:expr) => {{
@@ -89,95 +24,6 @@ macro_rules! floored_quotient {
         let f = if q - f > 0.5 { f + 1.0 } else { f };
         if q == 0.0 { (0.0 as $t).copysign($a / $b) } else { f }
     }};
-}
-
-macro_rules! floats {
-    ($($name:ident $t:ident;)*) => {$(
-        fn $name(kind: BinaryKind) -> Option<Loop<2>> {
-            table! { BinaryKind, kind, $t;
-                vector Add => $t: |a, b| a + b;
-                vector Sub => $t: |a, b| a - b;
-                vector Mul => $t: |a, b| a * b;
-                vector Div => $t: |a, b| a / b;
-                vector Maximum => $t: |a, b| if a > b || a.is_nan() { a } else { b };
-                vector Minimum => $t: |a, b| if a < b || a.is_nan() { a } else { b };
-                vector Fmax => $t: |a, b| if a > b || b.is_nan() { a } else { b };
-                vector Fmin => $t: |a, b| if a < b || b.is_nan() { a } else { b };
-                vector LogicalAnd => bool: |a, b| (a != 0.0) & (b != 0.0);
-                vector LogicalOr => bool: |a, b| (a != 0.0) | (b != 0.0);
-                vector LogicalXor => bool: |a, b| (a != 0.0) ^ (b != 0.0);
-                scalar NextAfter => $t: |a, b| if a.is_nan() || b.is_nan() {
-                    a + b
-                } else if a == b {
-                    b
-                } else if a < b {
-                    a.next_up()
-                } else {
-                    a.next_down()
-                };
-                vector Copysign => $t: |a, b| a.copysign(b);
-                scalar Igamma => $t: |a, b| special::igamma(&(a as f64), &(b as f64)) as $t;
-                scalar Igammac => $t: |a, b| special::igammac(&(a as f64), &(b as f64)) as $t;
-                scalar GammaSlope => $t: |a, b| special::gamma_slope(&(a as f64), &(b as f64)) as $t;
-                scalar Zeta => $t: |a, b| special::zeta(&(a as f64), &(b as f64)) as $t;
-                scalar ChebyshevT => $t: |a, b|
-                    special::orthogonal(PolynomialKind::ChebyshevT, &(a as f64), &(b as f64)) as $t;
-                scalar ChebyshevU => $t: |a, b|
-                    special::orthogonal(PolynomialKind::ChebyshevU, &(a as f64), &(b as f64)) as $t;
-                scalar ChebyshevV => $t: |a, b|
-                    special::orthogonal(PolynomialKind::ChebyshevV, &(a as f64), &(b as f64)) as $t;
-                scalar ChebyshevW => $t: |a, b|
-                    special::orthogonal(PolynomialKind::ChebyshevW, &(a as f64), &(b as f64)) as $t;
-                scalar ShiftedChebyshevT => $t: |a, b|
-                    special::orthogonal(PolynomialKind::ShiftedChebyshevT, &(a as f64), &(b as f64)) as $t;
-                scalar ShiftedChebyshevU => $t: |a, b|
-                    special::orthogonal(PolynomialKind::ShiftedChebyshevU, &(a as f64), &(b as f64)) as $t;
-                scalar ShiftedChebyshevV => $t: |a, b|
-                    special::orthogonal(PolynomialKind::ShiftedChebyshevV, &(a as f64), &(b as f64)) as $t;
-                scalar ShiftedChebyshevW => $t: |a, b|
-                    special::orthogonal(PolynomialKind::ShiftedChebyshevW, &(a as f64), &(b as f64)) as $t;
-                scalar HermiteH => $t: |a, b|
-                    special::orthogonal(PolynomialKind::HermiteH, &(a as f64), &(b as f64)) as $t;
-                scalar HermiteHe => $t: |a, b|
-                    special::orthogonal(PolynomialKind::HermiteHe, &(a as f64), &(b as f64)) as $t;
-                scalar Laguerre => $t: |a, b|
-                    special::orthogonal(PolynomialKind::Laguerre, &(a as f64), &(b as f64)) as $t;
-                scalar Legendre => $t: |a, b|
-                    special::orthogonal(PolynomialKind::Legendre, &(a as f64), &(b as f64)) as $t;
-            }
-        }
-    )*};
-}
-floats! { shared_f32 f32; shared_f64 f64; }
-
-fn of_f32(kind: BinaryKind) -> Option<Loop<2>> {
-    match kind {
-        BinaryKind::Fmod => return Some(mostly2::<Fmod>),
-        BinaryKind::Remainder => return Some(mostly2::<Remainder>),
-        BinaryKind::FloorDivide => return Some(mostly2::<FloorDivide>),
-        _ => {}
-    }
-    let own = table! { BinaryKind, kind, f32;
-        vector Pow => f32: |a, b| math::pow::<FMA>(a, b);
-        vector Atan2 => f32: |a, b| math::atan2::<FMA>(a, b);
-        vector Hypot => f32: |a, b| math::hypot::<FMA>(a, b);
-        vector LogAddExp => f32: |a, b| math::logaddexp::<FMA>(a, b);
-    };
-    own.or_else(|| shared_f32(kind))
-}
-
-fn of_f64(kind: BinaryKind) -> Option<Loop<2>> {
-    let own = table! { BinaryKind, kind, f64;
-        scalar Pow => f64: |a, b| if b == 2.0 { a * a } else { a.powf(b) };
-        scalar Remainder => f64: |a, b| floored_remainder!(a % b, b);
-        scalar Fmod => f64: |a, b| a % b;
-        scalar FloorDivide => f64: |a, b| if b == 0.0 { a / b } else { floored_quotient!(f64, a, b, a % b) };
-        scalar Atan2 => f64: |a, b| a.atan2(b);
-        scalar Hypot => f64: |a, b| a.hypot(b);
-        scalar LogAddExp => f64: |a, b|
-            if a == b && a.is_infinite() { a } else { a.max(b) + (-(a - b).abs()).exp().ln_1p() };
-    };
-    own.or_else(|| shared_f64(kind))
 }
 
 /// Define divisions with remainder: vectors first, then scalar code for quotients that are too long for vectors.
@@ -247,83 +93,337 @@ macro_rules! integer_pow {
     }};
 }
 
-macro_rules! integers {
-    ($($name:ident $t:ident;)*) => {$(
-        #[allow(unused_comparisons)]
-        fn $name(kind: BinaryKind) -> Option<Loop<2>> {
-            const BITS: i64 = <$t>::BITS as i64;
-            table! { BinaryKind, kind, $t;
-                vector Add => $t: |a, b| a.wrapping_add(b);
-                vector Sub => $t: |a, b| a.wrapping_sub(b);
-                vector Mul => $t: |a, b| a.wrapping_mul(b);
-                scalar Pow => $t: |a, b| integer_pow!($t, a, b);
-                vector Maximum => $t: |a, b| a.max(b);
-                vector Minimum => $t: |a, b| a.min(b);
-                vector Fmax => $t: |a, b| a.max(b);
-                vector Fmin => $t: |a, b| a.min(b);
-                // Zero divisors have already been refused. Dividing by one instead keeps the loop free of panics.
-                scalar Remainder => $t: |a, b| {
-                    let d = if b == 0 { 1 } else { b };
-                    let r = a.wrapping_rem(d);
-                    if r != 0 && (r < 0) != (d < 0) { r.wrapping_add(d) } else { r }
-                };
-                scalar Fmod => $t: |a, b| a.wrapping_rem(if b == 0 { 1 } else { b });
-                scalar FloorDivide => $t: |a, b| {
-                    let d = if b == 0 { 1 } else { b };
-                    let q = a.wrapping_div(d);
-                    if a.wrapping_rem(d) != 0 && (a < 0) != (d < 0) { q.wrapping_sub(1) } else { q }
-                };
-                vector BitwiseAnd => $t: |a, b| a & b;
-                vector BitwiseOr => $t: |a, b| a | b;
-                vector BitwiseXor => $t: |a, b| a ^ b;
-                // Shift counts that are too large or negative shift all bits out, as in PyTorch.
-                vector LeftShift => $t: |a, b| {
-                    if (0..BITS).contains(&(b as i64)) { a.wrapping_shl(b as u32) } else { 0 }
-                };
-                vector RightShift => $t: |a, b| {
-                    a >> (if (0..BITS).contains(&(b as i64)) { b as u32 } else { BITS as u32 - 1 })
-                        >> (if <$t>::MIN == 0 && !(0..BITS).contains(&(b as i64)) { 1 } else { 0 })
-                };
-                scalar Gcd => $t: |a, b| gcd(a as i64, b as i64) as $t;
-                scalar Lcm => $t: |a, b| {
-                    let g = gcd(a as i64, b as i64);
-                    // The divisor may be -1, because the smallest integer has no absolute value.
-                    (if g == 0 { 0 } else { (a as i64).wrapping_div(g).wrapping_mul(b as i64).wrapping_abs() }) as $t
-                };
-                vector LogicalAnd => bool: |a, b| (a != 0) & (b != 0);
-                vector LogicalOr => bool: |a, b| (a != 0) | (b != 0);
-                vector LogicalXor => bool: |a, b| (a != 0) ^ (b != 0);
-            }
+/// Return a loop with its operation.
+macro_rules! function {
+    ($t:ty, $mode:ident, |$a:ident, $b:ident| $e:expr) => { function!($t, $mode -> $t, |$a, $b| $e) };
+    ($t:ty, $mode:ident -> $r:ty, |$a:ident, $b:ident| $e:expr) => {{
+        struct Op;
+        impl Map2<$t, $r> for Op {
+            const VECTOR: bool = function!(@$mode);
+            #[inline(always)]
+            fn at<const FMA: bool>(_: &Params, $a: $t, $b: $t) -> $r { $e }
         }
-    )*};
+        Some(const { loop2::<$t, $r, Op>() })
+    }};
+    (@vector) => { true };
+    (@scalar) => { false };
 }
-integers! { of_u8 u8; of_i8 i8; of_i16 i16; of_i32 i32; of_i64 i64; }
 
-/// Return the loops of complex numbers: arithmetic in their own precision, powers in `f64`.
-macro_rules! complexes {
-    ($($name:ident $cmp:ident $c:ident;)*) => {$(
-        fn $name(kind: BinaryKind) -> Option<Loop<2>> {
+/// Declare [`BinaryKind`] and the loops of each function. `float` is `f32` and `f64`, `int` all integers, `complex`
+/// both complex types; `T` is the type within them. Functions of `bool` read and write truth values. A function without
+/// a loop for a type refuses it. `vector` loops are compiled for the processor's vectors. `FMA` says whether it has
+/// fused products and sums.
+macro_rules! functions {
+    ($($Kind:ident $name:literal {
+        $(float $m:ident $(-> $r:ty)? |$a:ident, $b:ident| $e:expr,)?
+        $(f32 $m32:ident $(-> $r32:ty)? |$a32:ident, $b32:ident| $e32:expr,)?
+        $(f64 $m64:ident $(-> $r64:ty)? |$a64:ident, $b64:ident| $e64:expr,)?
+        $(int $mi:ident $(-> $ri:ty)? |$ai:ident, $bi:ident| $ei:expr,)?
+        $(bool |$ab:ident, $bb:ident| $eb:expr,)?
+        $(complex $mc:ident $(-> $rc:ty)? |$ac:ident, $bc:ident| $ec:expr,)?
+    })*) => {
+        kinds! {
+            /// A function of two operands, by PyTorch's name.
+            BinaryKind { $($Kind $name,)* }
+        }
+        fn of_f32(kind: BinaryKind) -> Option<Loop<2>> {
+            type T = f32;
+            match kind {
+                $($(BinaryKind::$Kind => function!(T, $m $(-> $r)?, |$a, $b| $e),)?
+                $(BinaryKind::$Kind => function!(T, $m32 $(-> $r32)?, |$a32, $b32| $e32),)?)*
+                _ => None,
+            }
+        }
+        fn of_f64(kind: BinaryKind) -> Option<Loop<2>> {
+            type T = f64;
+            match kind {
+                $($(BinaryKind::$Kind => function!(T, $m $(-> $r)?, |$a, $b| $e),)?
+                $(BinaryKind::$Kind => function!(T, $m64 $(-> $r64)?, |$a64, $b64| $e64),)?)*
+                _ => None,
+            }
+        }
+        functions! { @int of_u8 u8, $($Kind $($mi $(-> $ri)? |$ai, $bi| $ei)?;)* }
+        functions! { @int of_i8 i8, $($Kind $($mi $(-> $ri)? |$ai, $bi| $ei)?;)* }
+        functions! { @int of_i16 i16, $($Kind $($mi $(-> $ri)? |$ai, $bi| $ei)?;)* }
+        functions! { @int of_i32 i32, $($Kind $($mi $(-> $ri)? |$ai, $bi| $ei)?;)* }
+        functions! { @int of_i64 i64, $($Kind $($mi $(-> $ri)? |$ai, $bi| $ei)?;)* }
+        fn of_bool(kind: BinaryKind) -> Option<Loop<2>> {
+            match kind {
+                $($(BinaryKind::$Kind => function!(Bool, vector -> bool, |x, y| {
+                    let ($ab, $bb) = (x.is_true(), y.is_true());
+                    $eb
+                }),)?)*
+                _ => None,
+            }
+        }
+        functions! { @complex of_c64 c64, $($Kind $($mc $(-> $rc)? |$ac, $bc| $ec)?;)* }
+        functions! { @complex of_c128 c128, $($Kind $($mc $(-> $rc)? |$ac, $bc| $ec)?;)* }
+    };
+    (@int $of:ident $t:ident, $($Kind:ident $($mode:ident $(-> $r:ty)? |$a:ident, $b:ident| $e:expr)?;)*) => {
+        #[allow(unused_comparisons)]
+        fn $of(kind: BinaryKind) -> Option<Loop<2>> {
+            type T = $t;
+            match kind {
+                $($(BinaryKind::$Kind => function!(T, $mode $(-> $r)?, |$a, $b| $e),)?)*
+                _ => None,
+            }
+        }
+    };
+    (@complex $of:ident $t:ident, $($Kind:ident $($mode:ident $(-> $r:ty)? |$a:ident, $b:ident| $e:expr)?;)*) => {
+        fn $of(kind: BinaryKind) -> Option<Loop<2>> {
             use crate::complex::Complex as _;
-            table! { BinaryKind, kind, $c;
-                vector Add => $c: |a, b| a + b;
-                vector Sub => $c: |a, b| a - b;
-                vector Mul => $c: |a, b| a * b;
-                scalar Div => $c: |a, b| complex::div(a, b);
-                scalar Pow => $c: |a, b| a.map(|a| complex::pow(a, b.wide()));
-                scalar LogicalAnd => bool: |a, b| (a != $c::default()) & (b != $c::default());
-                scalar LogicalOr => bool: |a, b| (a != $c::default()) | (b != $c::default());
-                scalar LogicalXor => bool: |a, b| (a != $c::default()) ^ (b != $c::default());
+            type T = $t;
+            match kind {
+                $($(BinaryKind::$Kind => function!(T, $mode $(-> $r)?, |$a, $b| $e),)?)*
+                _ => None,
             }
         }
-        fn $cmp(kind: CompareKind) -> Option<Loop<2>> {
-            table! { CompareKind, kind, $c;
-                scalar Eq => bool: |a, b| a == b;
-                scalar Ne => bool: |a, b| a != b;
-            }
-        }
-    )*};
+    };
 }
-complexes! { of_c64 cmp_c64 c64; of_c128 cmp_c128 c128; }
+
+/// The number of bits of an integer type.
+const fn bits_of<T>() -> i64 {
+    size_of::<T>() as i64 * 8
+}
+
+functions! {
+    Add "add" {
+        float vector |a, b| a + b,
+        int vector |a, b| a.wrapping_add(b),
+        bool |a, b| a | b,
+        complex vector |a, b| a + b,
+    }
+    Sub "sub" {
+        float vector |a, b| a - b,
+        int vector |a, b| a.wrapping_sub(b),
+        complex vector |a, b| a - b,
+    }
+    Mul "mul" {
+        float vector |a, b| a * b,
+        int vector |a, b| a.wrapping_mul(b),
+        bool |a, b| a & b,
+        complex vector |a, b| a * b,
+    }
+    Div "div" {
+        float vector |a, b| a / b,
+        complex scalar |a, b| complex::div(a, b),
+    }
+    Pow "pow" {
+        f32 vector |a, b| math::pow::<FMA>(a, b),
+        f64 scalar |a, b| if b == 2.0 { a * a } else { a.powf(b) },
+        int scalar |a, b| integer_pow!(T, a, b),
+        complex scalar |a, b| a.map(|a| complex::pow(a, b.wide())),
+    }
+    Maximum "maximum" {
+        float vector |a, b| if a > b || a.is_nan() { a } else { b },
+        int vector |a, b| a.max(b),
+        bool |a, b| a | b,
+    }
+    Minimum "minimum" {
+        float vector |a, b| if a < b || a.is_nan() { a } else { b },
+        int vector |a, b| a.min(b),
+        bool |a, b| a & b,
+    }
+    Fmax "fmax" {
+        float vector |a, b| if a > b || b.is_nan() { a } else { b },
+        int vector |a, b| a.max(b),
+        bool |a, b| a | b,
+    }
+    Fmin "fmin" {
+        float vector |a, b| if a < b || b.is_nan() { a } else { b },
+        int vector |a, b| a.min(b),
+        bool |a, b| a & b,
+    }
+    // Zero divisors of integers have already been refused. Dividing by one instead keeps the loops free of panics. The
+    // loops of `f32` are those of `of_single`.
+    Remainder "remainder" {
+        f64 scalar |a, b| floored_remainder!(a % b, b),
+        int scalar |a, b| {
+            let d = if b == 0 { 1 } else { b };
+            let r = a.wrapping_rem(d);
+            if r != 0 && (r < 0) != (d < 0) { r.wrapping_add(d) } else { r }
+        },
+    }
+    Fmod "fmod" {
+        f64 scalar |a, b| a % b,
+        int scalar |a, b| a.wrapping_rem(if b == 0 { 1 } else { b }),
+    }
+    FloorDivide "floor_divide" {
+        f64 scalar |a, b| if b == 0.0 { a / b } else { floored_quotient!(f64, a, b, a % b) },
+        int scalar |a, b| {
+            let d = if b == 0 { 1 } else { b };
+            let q = a.wrapping_div(d);
+            if a.wrapping_rem(d) != 0 && (a < 0) != (d < 0) { q.wrapping_sub(1) } else { q }
+        },
+    }
+    Atan2 "atan2" {
+        f32 vector |a, b| math::atan2::<FMA>(a, b),
+        f64 scalar |a, b| a.atan2(b),
+    }
+    Hypot "hypot" {
+        f32 vector |a, b| math::hypot::<FMA>(a, b),
+        f64 scalar |a, b| a.hypot(b),
+    }
+    BitwiseAnd "bitwise_and" {
+        int vector |a, b| a & b,
+        bool |a, b| a & b,
+    }
+    BitwiseOr "bitwise_or" {
+        int vector |a, b| a | b,
+        bool |a, b| a | b,
+    }
+    BitwiseXor "bitwise_xor" {
+        int vector |a, b| a ^ b,
+        bool |a, b| a ^ b,
+    }
+    // Shift counts that are too large or negative shift all bits out, as in PyTorch.
+    LeftShift "bitwise_left_shift" {
+        int vector |a, b| if (0..bits_of::<T>()).contains(&(b as i64)) { a.wrapping_shl(b as u32) } else { 0 },
+    }
+    RightShift "bitwise_right_shift" {
+        int vector |a, b| {
+            const BITS: i64 = bits_of::<T>();
+            a >> (if (0..BITS).contains(&(b as i64)) { b as u32 } else { BITS as u32 - 1 })
+                >> (if T::MIN == 0 && !(0..BITS).contains(&(b as i64)) { 1 } else { 0 })
+        },
+    }
+    LogicalAnd "logical_and" {
+        float vector -> bool |a, b| (a != 0.0) & (b != 0.0),
+        int vector -> bool |a, b| (a != 0) & (b != 0),
+        bool |a, b| a & b,
+        complex scalar -> bool |a, b| (a != T::default()) & (b != T::default()),
+    }
+    LogicalOr "logical_or" {
+        float vector -> bool |a, b| (a != 0.0) | (b != 0.0),
+        int vector -> bool |a, b| (a != 0) | (b != 0),
+        bool |a, b| a | b,
+        complex scalar -> bool |a, b| (a != T::default()) | (b != T::default()),
+    }
+    LogicalXor "logical_xor" {
+        float vector -> bool |a, b| (a != 0.0) ^ (b != 0.0),
+        int vector -> bool |a, b| (a != 0) ^ (b != 0),
+        bool |a, b| a ^ b,
+        complex scalar -> bool |a, b| (a != T::default()) ^ (b != T::default()),
+    }
+    NextAfter "nextafter" {
+        float scalar |a, b| if a.is_nan() || b.is_nan() {
+            a + b
+        } else if a == b {
+            b
+        } else if a < b {
+            a.next_up()
+        } else {
+            a.next_down()
+        },
+    }
+    Copysign "copysign" {
+        float vector |a, b| a.copysign(b),
+    }
+    LogAddExp "logaddexp" {
+        f32 vector |a, b| math::logaddexp::<FMA>(a, b),
+        f64 scalar |a, b| if a == b && a.is_infinite() { a } else { a.max(b) + (-(a - b).abs()).exp().ln_1p() },
+    }
+    Xlogy "xlogy" {
+        f32 vector |a, b| {
+            let y = a * math::log::<FMA>(b);
+            if (a == 0.0) & !b.is_nan() { 0.0 } else { y }
+        },
+        f64 scalar |a, b| if a == 0.0 && !b.is_nan() { 0.0 } else { a * b.ln() },
+    }
+    // The result has another dtype, see `joins`.
+    Complex "complex" {}
+    Gcd "gcd" {
+        int scalar |a, b| gcd(a as i64, b as i64) as T,
+    }
+    Lcm "lcm" {
+        int scalar |a, b| {
+            let g = gcd(a as i64, b as i64);
+            // The divisor may be -1, because the smallest integer has no absolute value.
+            (if g == 0 { 0 } else { (a as i64).wrapping_div(g).wrapping_mul(b as i64).wrapping_abs() }) as T
+        },
+    }
+    Igamma "igamma" {
+        float scalar |a, b| special::igamma(&(a as f64), &(b as f64)) as T,
+    }
+    Igammac "igammac" {
+        float scalar |a, b| special::igammac(&(a as f64), &(b as f64)) as T,
+    }
+    GammaSlope "_standard_gamma_grad" {
+        float scalar |a, b| special::gamma_slope(&(a as f64), &(b as f64)) as T,
+    }
+    Zeta "special_zeta" {
+        float scalar |a, b| special::zeta(&(a as f64), &(b as f64)) as T,
+    }
+    ChebyshevT "special_chebyshev_polynomial_t" {
+        float scalar |a, b| special::orthogonal(PolynomialKind::ChebyshevT, &(a as f64), &(b as f64)) as T,
+    }
+    ChebyshevU "special_chebyshev_polynomial_u" {
+        float scalar |a, b| special::orthogonal(PolynomialKind::ChebyshevU, &(a as f64), &(b as f64)) as T,
+    }
+    ChebyshevV "special_chebyshev_polynomial_v" {
+        float scalar |a, b| special::orthogonal(PolynomialKind::ChebyshevV, &(a as f64), &(b as f64)) as T,
+    }
+    ChebyshevW "special_chebyshev_polynomial_w" {
+        float scalar |a, b| special::orthogonal(PolynomialKind::ChebyshevW, &(a as f64), &(b as f64)) as T,
+    }
+    ShiftedChebyshevT "special_shifted_chebyshev_polynomial_t" {
+        float scalar |a, b| special::orthogonal(PolynomialKind::ShiftedChebyshevT, &(a as f64), &(b as f64)) as T,
+    }
+    ShiftedChebyshevU "special_shifted_chebyshev_polynomial_u" {
+        float scalar |a, b| special::orthogonal(PolynomialKind::ShiftedChebyshevU, &(a as f64), &(b as f64)) as T,
+    }
+    ShiftedChebyshevV "special_shifted_chebyshev_polynomial_v" {
+        float scalar |a, b| special::orthogonal(PolynomialKind::ShiftedChebyshevV, &(a as f64), &(b as f64)) as T,
+    }
+    ShiftedChebyshevW "special_shifted_chebyshev_polynomial_w" {
+        float scalar |a, b| special::orthogonal(PolynomialKind::ShiftedChebyshevW, &(a as f64), &(b as f64)) as T,
+    }
+    HermiteH "special_hermite_polynomial_h" {
+        float scalar |a, b| special::orthogonal(PolynomialKind::HermiteH, &(a as f64), &(b as f64)) as T,
+    }
+    HermiteHe "special_hermite_polynomial_he" {
+        float scalar |a, b| special::orthogonal(PolynomialKind::HermiteHe, &(a as f64), &(b as f64)) as T,
+    }
+    Laguerre "special_laguerre_polynomial_l" {
+        float scalar |a, b| special::orthogonal(PolynomialKind::Laguerre, &(a as f64), &(b as f64)) as T,
+    }
+    Legendre "special_legendre_polynomial_p" {
+        float scalar |a, b| special::orthogonal(PolynomialKind::Legendre, &(a as f64), &(b as f64)) as T,
+    }
+}
+
+/// Return the loops of `f32`. Not inlined, unlike its caller, so that the loops are compiled with this crate's options.
+fn of_single(kind: BinaryKind) -> Option<Loop<2>> {
+    match kind {
+        BinaryKind::Fmod => Some(mostly2::<Fmod>),
+        BinaryKind::Remainder => Some(mostly2::<Remainder>),
+        BinaryKind::FloorDivide => Some(mostly2::<FloorDivide>),
+        _ => of_f32(kind),
+    }
+}
+
+impl BinaryKind {
+    /// Whether the result is always `bool`.
+    pub const fn is_predicate(self) -> bool {
+        matches!(self, BinaryKind::LogicalAnd | BinaryKind::LogicalOr | BinaryKind::LogicalXor)
+    }
+    /// Return the element type of the result for operands of type `x`.
+    pub const fn result(self, x: DType) -> DType {
+        match self {
+            BinaryKind::Complex => match x.to_complex() {
+                Some(d) => d,
+                None => x,
+            },
+            _ if self.is_predicate() => DType::Bool,
+            _ => x,
+        }
+    }
+}
+
+kinds! {
+    /// A comparison, by PyTorch's name.
+    CompareKind { Eq "eq", Ne "ne", Lt "lt", Le "le", Gt "gt", Ge "ge" }
+}
 
 /// Return the loop that joins real and imaginary parts.
 fn joins(dtype: DType) -> Option<Loop<2>> {
@@ -341,36 +441,29 @@ fn joins(dtype: DType) -> Option<Loop<2>> {
     }
 }
 
-fn of_bool(kind: BinaryKind) -> Option<Loop<2>> {
-    use BinaryKind as K;
-    let kind = match kind {
-        K::Add | K::Maximum | K::Fmax | K::BitwiseOr => K::LogicalOr,
-        K::Mul | K::Minimum | K::Fmin | K::BitwiseAnd => K::LogicalAnd,
-        K::BitwiseXor => K::LogicalXor,
-        other => other,
-    };
-    table! { BinaryKind, kind, Bool;
-        vector LogicalAnd => bool: |a, b| a.is_true() & b.is_true();
-        vector LogicalOr => bool: |a, b| a.is_true() | b.is_true();
-        vector LogicalXor => bool: |a, b| a.is_true() ^ b.is_true();
-    }
-}
-
 macro_rules! comparisons {
-    ($($name:ident $t:ty;)*) => {$(
+    ($($name:ident $mode:ident $t:ty: $($Kind:ident $op:tt)*;)*) => {$(
         fn $name(kind: CompareKind) -> Option<Loop<2>> {
-            table! { CompareKind, kind, $t;
-                vector Eq => bool: |a, b| a == b;
-                vector Ne => bool: |a, b| a != b;
-                vector Lt => bool: |a, b| a < b;
-                vector Le => bool: |a, b| a <= b;
-                vector Gt => bool: |a, b| a > b;
-                vector Ge => bool: |a, b| a >= b;
+            match kind {
+                $(CompareKind::$Kind => function!($t, $mode -> bool, |a, b| a $op b),)*
+                #[allow(unreachable_patterns)]
+                _ => None,
             }
         }
     )*};
 }
-comparisons! { cmp_bool Bool; cmp_f32 f32; cmp_f64 f64; cmp_u8 u8; cmp_i8 i8; cmp_i16 i16; cmp_i32 i32; cmp_i64 i64; }
+comparisons! {
+    cmp_bool vector Bool: Eq == Ne != Lt < Le <= Gt > Ge >=;
+    cmp_f32 vector f32: Eq == Ne != Lt < Le <= Gt > Ge >=;
+    cmp_f64 vector f64: Eq == Ne != Lt < Le <= Gt > Ge >=;
+    cmp_u8 vector u8: Eq == Ne != Lt < Le <= Gt > Ge >=;
+    cmp_i8 vector i8: Eq == Ne != Lt < Le <= Gt > Ge >=;
+    cmp_i16 vector i16: Eq == Ne != Lt < Le <= Gt > Ge >=;
+    cmp_i32 vector i32: Eq == Ne != Lt < Le <= Gt > Ge >=;
+    cmp_i64 vector i64: Eq == Ne != Lt < Le <= Gt > Ge >=;
+    cmp_c64 scalar c64: Eq == Ne !=;
+    cmp_c128 scalar c128: Eq == Ne !=;
+}
 
 #[inline]
 pub(crate) fn find(kind: BinaryKind, dtype: DType) -> Option<Loop<2>> {
@@ -381,7 +474,7 @@ pub(crate) fn find(kind: BinaryKind, dtype: DType) -> Option<Loop<2>> {
         return None; // neighbours in `f32` round back; see `next_half`
     }
     match compute_dtype(dtype) {
-        DType::F32 => of_f32(kind),
+        DType::F32 => of_single(kind),
         DType::F64 => of_f64(kind),
         DType::Bool => of_bool(kind),
         DType::U8 => of_u8(kind),

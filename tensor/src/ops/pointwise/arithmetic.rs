@@ -1,6 +1,6 @@
 //! Calls of `Binary`: promotion, shortcuts for small tensors, `alpha`, and rounding modes.
 
-use super::binary::{Binary, is_float_only};
+use super::binary::{Binary, rules};
 use super::power::Power;
 use super::promotion::{as_tensor, result_type};
 use super::small_divisor::SmallDivisor;
@@ -23,7 +23,7 @@ pub fn binary(kind: BinaryKind, a: &Tensor, b: &Tensor) -> Result<Tensor> {
             None => dispatch::call(Prim::Binary(Binary(kind)), &[a, b]),
         };
     }
-    if same && !is_float_only(kind) {
+    if same && !rules(kind).is_float_only() {
         let tied = check_divisor(kind, a, b)?;
         return dispatch::call(Prim::Binary(Binary(kind)), &[a, tied.as_ref().unwrap_or(b)]);
     }
@@ -100,11 +100,15 @@ pub fn arith(kind: BinaryKind, a: Operand<'_>, b: Operand<'_>) -> Result<Tensor>
         check_subtraction(a, b)?;
     }
     let mut dtype = result_type(a, b);
-    if is_float_only(kind) && !dtype.is_inexact() {
-        if matches!(kind, BinaryKind::Hypot | BinaryKind::NextAfter) {
-            return Err(crate::ops::complex::unsupported(&format!("{}_cpu", kind.name()), dtype));
-        }
+    let rules = rules(kind);
+    if rules.is_float_only() && !dtype.is_inexact() {
+        rules.check_integers(kind, dtype)?;
         dtype = default_dtype();
+    }
+    if dtype.is_complex()
+        && let Some(f) = rules.of_complex()
+    {
+        return f(&as_tensor(a, dtype)?, &as_tensor(b, dtype)?);
     }
     if kind == BinaryKind::Pow
         && dtype.is_int()
@@ -308,7 +312,7 @@ pub fn arith_(kind: BinaryKind, a: &Tensor, b: Operand<'_>) -> Result<()> {
         return Ok(());
     }
     let is_divided = matches!(b, Operand::Scalar(s) if SmallDivisor::of(kind, a, s).is_some());
-    if dtype == a.dtype() && (dtype.is_inexact() || !is_float_only(kind)) && !is_divided {
+    if dtype == a.dtype() && (dtype.is_inexact() || !rules(kind).is_float_only()) && !is_divided {
         let number;
         let b = match b {
             Operand::Tensor(b) if b.dtype() == dtype => Some(b),

@@ -34,41 +34,30 @@ fn real_only(kernel: &str, x: &Tensor) -> Result<()> {
     if x.dtype().is_complex() { Err(crate::ops::complex::unsupported(kernel, x.dtype())) } else { Ok(()) }
 }
 
-/// `x * log(y)`, zero where `x` is zero unless `y` is NaN.
-fn xlogy(x: &Tensor, y: &Tensor) -> Result<Tensor> {
-    real_only("xlogy_cpu", x)?;
-    by_formula("XlogyBackward0", &[x, y], || times_log(x, y, 0.0), |x, g, needs| times_log_vjp(x, g, needs, 0.0))
-}
-
 /// `x * log1p(y)`, zero where `x` is zero unless `y` is NaN.
 fn xlog1py(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     real_only("xlog1py_cpu", x)?;
-    let rule = |x: &[Tensor], g: &Tensor, needs| times_log_vjp(x, g, needs, 1.0);
-    by_formula("SpecialXlog1PyBackward0", &[x, y], || times_log(x, y, 1.0), rule)
+    let forward = || {
+        // Where `x` is zero, the logarithm is one of a number within its domain.
+        let (dtype, x, y) = (x.dtype(), &widened(x)?, &widened(y)?);
+        let safe = select_scalar(&x.eq_scalar(0.0)?.logical_and(&y.isnan()?.logical_not()?)?, 1.0, y)?;
+        narrowed(x.mul(&safe.log1p()?)?, dtype)
+    };
+    by_formula("SpecialXlog1PyBackward0", &[x, y], forward, xlog1py_vjp)
 }
 
-/// `x * log(y + more)` with `more` zero or one, zero where `x` is zero unless `y` is NaN.
-fn times_log(x: &Tensor, y: &Tensor, more: f64) -> Result<Tensor> {
-    // Where `x` is zero, the logarithm is one of a number within its domain.
-    let (dtype, x, y) = (x.dtype(), &widened(x)?, &widened(y)?);
-    let safe = select_scalar(&x.eq_scalar(0.0)?.logical_and(&y.isnan()?.logical_not()?)?, 1.0, y)?;
-    narrowed(x.mul(&if more == 0.0 { safe.log()? } else { safe.log1p()? })?, dtype)
-}
-
-/// Gradients of [`times_log`]. A gradient of zero stays zero where the logarithm is none, so that a mask after the
+/// Gradients of [`xlog1py`]. A gradient of zero stays zero where the logarithm is none, so that a mask after the
 /// function protects from elements outside of its domain.
-fn times_log_vjp(x: &[Tensor], g: &Tensor, needs: u64, more: f64) -> Result<Grads> {
+fn xlog1py_vjp(x: &[Tensor], g: &Tensor, needs: u64) -> Result<Grads> {
     let (x, y) = (&x[0], &x[1]);
     let zero = x.eq_scalar(0.0)?;
     let of_x = || -> Result<Tensor> {
-        let outside = zero.logical_and(&y.le_scalar(-more)?)?;
-        let d = if more == 0.0 { xlogy(g, y)? } else { xlog1py(g, y)? };
-        select_scalar(&outside, 0.0, &d)
+        let outside = zero.logical_and(&y.le_scalar(-1.0)?)?;
+        select_scalar(&outside, 0.0, &xlog1py(g, y)?)
     };
     let of_y = || -> Result<Tensor> {
-        let pole = zero.logical_and(&y.eq_scalar(-more)?)?;
-        let divisor = if more == 0.0 { y.clone() } else { y.add_scalar(more)? };
-        g.mul(x)?.div(&select_scalar(&pole, 1.0, &divisor)?)
+        let pole = zero.logical_and(&y.eq_scalar(-1.0)?)?;
+        g.mul(x)?.div(&select_scalar(&pole, 1.0, &y.add_scalar(1.0)?)?)
     };
     Ok(smallvec![if needs & 1 != 0 { Some(of_x()?) } else { None }, if needs & 2 != 0 { Some(of_y()?) } else { None }])
 }
@@ -77,7 +66,7 @@ fn times_log_vjp(x: &[Tensor], g: &Tensor, needs: u64, more: f64) -> Result<Grad
 fn entropy(x: &Tensor) -> Result<Tensor> {
     let x = &float(x)?;
     let forward = || -> Result<Tensor> {
-        let y = select_scalar(&x.eq_scalar(0.0)?, 0.0, &times_log(x, x, 0.0)?.neg()?)?;
+        let y = select_scalar(&x.eq_scalar(0.0)?, 0.0, &binary(BinaryKind::Xlogy, x, x)?.neg()?)?;
         select_scalar(&x.lt_scalar(0.0)?, f64::NEG_INFINITY, &y)
     };
     let rule = |x: &[Tensor], g: &Tensor, _| Ok(smallvec![Some(g.mul(&x[0].log()?.add_scalar(1.0)?.neg()?)?)]);
@@ -174,23 +163,24 @@ pub(crate) fn logistic(x: &Tensor) -> Result<Tensor> {
     )
 }
 
-/// `log(exp(x) + exp(y))` to base e or 2, without overflow.
-fn logaddexp(x: &Tensor, y: &Tensor, two: bool) -> Result<Tensor> {
-    if x.dtype().is_complex() {
-        if two {
-            real_only("logaddexp2_cpu", x)?;
-        }
-        // The term with the larger real part is factored out of the sum.
-        let swap = x.real()?.lt(&y.real()?)?;
-        let (high, low) = (select(&swap, y, x)?, select(&swap, x, y)?);
-        let sum = high.add(&low.sub(&high)?.exp()?.log1p()?)?;
-        // An infinite part absorbs the other term. The difference of two infinities is NaN.
-        let infinite = high.real()?.abs()?.eq_scalar(f64::INFINITY)?;
-        return select(&infinite, &high, &sum);
+/// `log(exp(x) + exp(y))` of complex numbers.
+pub(super) fn logaddexp_of_complex(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    // The term with the larger real part is factored out of the sum.
+    let swap = x.real()?.lt(&y.real()?)?;
+    let (high, low) = (select(&swap, y, x)?, select(&swap, x, y)?);
+    let sum = high.add(&low.sub(&high)?.exp()?.log1p()?)?;
+    // An infinite part absorbs the other term. The difference of two infinities is NaN.
+    let infinite = high.real()?.abs()?.eq_scalar(f64::INFINITY)?;
+    select(&infinite, &high, &sum)
+}
+
+/// `log2(2^x + 2^y)`, without overflow.
+fn logaddexp2(a: &Args<'_>) -> Result<Tensor> {
+    let dtype = result_type(a.operand(0)?, a.operand(1)?);
+    if !dtype.is_float() {
+        return Err(crate::ops::complex::unsupported("logaddexp2_cpu", dtype));
     }
-    if !two {
-        return binary(BinaryKind::LogAddExp, x, y);
-    }
+    let (x, y) = &floats(a)?;
     let forward = || -> Result<Tensor> {
         let (a, b) = (widened(x)?, widened(y)?);
         let top = a.maximum(&b)?;
@@ -206,16 +196,6 @@ fn logaddexp(x: &Tensor, y: &Tensor, two: bool) -> Result<Tensor> {
         };
         Ok(smallvec![part(0, &gap)?, part(1, &gap.neg()?)?])
     })
-}
-
-fn logaddexp_row(a: &Args<'_>, two: bool) -> Result<crate::schema::Ret> {
-    let dtype = result_type(a.operand(0)?, a.operand(1)?);
-    if !dtype.is_inexact() {
-        let name = if two { "logaddexp2_cpu" } else { "logaddexp_cpu" };
-        return Err(crate::ops::complex::unsupported(name, dtype));
-    }
-    let (x, y) = floats(a)?;
-    Ok(logaddexp(&x, &y, two)?.into())
 }
 
 /// Step function with the given values at zero.
@@ -512,21 +492,6 @@ fn scaled_by_power(x: Operand<'_>, e: Operand<'_>) -> Result<Tensor> {
 /// Rows of the special functions.
 pub const ROWS: &[Row] = &[
     Row::new(
-        "xlogy.Tensor(Tensor self, Tensor other) -> Tensor",
-        Tier::Composed,
-        |a| floats(a).and_then(|(x, y)| Ok(xlogy(&x, &y)?.into())),
-        samples!([t(&[2, 3]), positive(&[3])], [t(&[2, 3]), n(2)]),
-    )
-    .doc(
-        "Return `input * log(other)`, element by element, and 0 where `input` is 0, unless `other` is NaN. The \
-         operands broadcast; one of them may be a number. Integers are computed in the default floating-point dtype. \
-         Complex tensors are refused.",
-    )
-    .inplace()
-    .numbers(Numbers::One)
-    .aliases(&["special_xlogy"])
-    .in_place_function(),
-    Row::new(
         "special_xlog1py(Tensor self, Tensor other) -> Tensor",
         Tier::Composed,
         |a| floats(a).and_then(|(x, y)| Ok(xlog1py(&x, &y)?.into())),
@@ -591,19 +556,9 @@ pub const ROWS: &[Row] = &[
         .aliases(&["special_sinc"])
         .in_place_function(),
     Row::new(
-        "logaddexp(Tensor self, Tensor other) -> Tensor",
-        Tier::Composed,
-        |a| logaddexp_row(a, false),
-        samples!([t(&[2, 3]), t(&[3])]),
-    )
-    .doc(
-        "Return `log(e^input + e^other)`, element by element, without overflow. The operands broadcast and are \
-         promoted to a common dtype. Integers are refused; complex numbers are allowed.",
-    ),
-    Row::new(
         "logaddexp2(Tensor self, Tensor other) -> Tensor",
         Tier::Composed,
-        |a| logaddexp_row(a, true),
+        |a| Ok(logaddexp2(a)?.into()),
         samples!([t(&[2, 3]), t(&[3])]),
     )
     .doc(
