@@ -68,46 +68,102 @@ impl KernelCall for SumRows {
     }
 }
 
+/// The dtype of a result.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    /// That of the operand.
+    Same,
+    /// The same for floats and complex numbers, and `int64` for others.
+    Wide,
+    /// `bool`.
+    Truth,
+}
+
+/// A gradient, from the op, the saved values and the gradient of the result.
+type Gradient = fn(&Reduce, &Saved<'_>, &Tensor) -> Result<Option<Tensor>>;
+
+/// The rules of one reduction. [`rules`] has a row for each. The loops are rows of a table in `torchtpu_kernels`.
+struct Rules {
+    of: Of,
+    /// How results of parts of a dimension are combined. For truth values the greatest is `any`, the least `all`.
+    combine: Combine,
+    lower: hlo::ReduceKind,
+    /// PyTorch's kernel, if the reduction refuses complex numbers and has no value for no elements.
+    extreme: Option<&'static str>,
+    saves: Saves,
+    gradient: Gradient,
+}
+
+const fn rules(kind: ReduceKind) -> Rules {
+    const NO_GRADIENT: Gradient = |_, _, _| Ok(None);
+    let (of, combine, lower, extreme, saves, gradient): (_, _, _, _, _, Gradient) = match kind {
+        ReduceKind::Sum => (Of::Wide, Combine::Sum, hlo::ReduceKind::Add, None, Saves::NONE, |o, s, g| {
+            o.spread(g, s.meta(0)).map(Some)
+        }),
+        ReduceKind::Prod => (Of::Wide, Combine::Product, hlo::ReduceKind::Mul, None, Saves::inputs(1), |o, s, g| {
+            prod_vjp(&s.x(0).conj()?, o.mask, &o.spread(g, s.meta(0))?).map(Some)
+        }),
+        ReduceKind::Max => {
+            (Of::Same, Combine::Max, hlo::ReduceKind::Max, Some("max_values_cpu"), Saves::both(1, 1), extreme_vjp)
+        }
+        ReduceKind::Min => {
+            (Of::Same, Combine::Min, hlo::ReduceKind::Min, Some("min_values_cpu"), Saves::both(1, 1), extreme_vjp)
+        }
+        ReduceKind::Any => (Of::Truth, Combine::Max, hlo::ReduceKind::Or, None, Saves::NONE, NO_GRADIENT),
+        ReduceKind::All => (Of::Truth, Combine::Min, hlo::ReduceKind::And, None, Saves::NONE, NO_GRADIENT),
+    };
+    Rules { of, combine, lower, extreme, saves, gradient }
+}
+
+/// Ties share the gradient evenly, even if they are NaN.
+fn extreme_vjp(o: &Reduce, s: &Saved<'_>, g: &Tensor) -> Result<Option<Tensor>> {
+    let hit = equal_or_nan(s.x(0), &o.spread(s.y(0), s.meta(0))?)?;
+    let share = sum_mask(&hit, o.mask)?.to_dtype(g.dtype())?;
+    o.spread(&g.div(&share)?, s.meta(0))?.mul(&hit.to_dtype(g.dtype())?).map(Some)
+}
+
+impl Reduce {
+    /// A value of the result's sizes, expanded to those of the operand.
+    fn spread(&self, t: &Tensor, x: &Meta) -> Result<Tensor> {
+        t.reshape_dims(kept_as_one(&x.dims, self.mask))?.expand_dims(&x.dims)
+    }
+    /// Refuse to reduce no elements, if there is no value for them.
+    #[cold]
+    fn check_empty(&self, dims: &Dims) -> Result<()> {
+        let name = self.label();
+        let empty = (0..dims.len()).find(|i| self.mask >> i & 1 != 0 && dims[*i] == 0);
+        match empty.filter(|_| self.mask.count_ones() < dims.len() as u32) {
+            _ if empty.is_none() => Ok(()),
+            Some(i) => Err(Error::index(format!("{name}(): Expected reduction dim {i} to have non-zero size."))),
+            None => Err(Error::runtime(format!(
+                "{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim \
+                with the 'dim' argument."
+            ))),
+        }
+    }
+}
+
 impl Op for Reduce {
     const NAME: &'static str = "reduce";
     fn label(&self) -> &'static str {
-        match self.kind {
-            ReduceKind::Sum => "sum",
-            ReduceKind::Prod => "prod",
-            ReduceKind::Max => "amax",
-            ReduceKind::Min => "amin",
-            ReduceKind::Any => "any",
-            ReduceKind::All => "all",
-        }
+        self.kind.name()
     }
     fn takes_complex(&self) -> bool {
         true
     }
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
-        let m = x[0].meta();
-        let empty = (0..m.dims.len()).any(|i| self.mask >> i & 1 != 0 && m.dims[i] == 0);
-        let dtype = match self.kind {
-            ReduceKind::Sum | ReduceKind::Prod if !m.dtype.is_inexact() => DType::I64,
-            ReduceKind::Any | ReduceKind::All => DType::Bool,
-            ReduceKind::Max if m.dtype.is_complex() => {
-                return Err(super::complex::unsupported("max_values_cpu", m.dtype));
+        let (m, rules) = (x[0].meta(), rules(self.kind));
+        if let Some(kernel) = rules.extreme {
+            if m.dtype.is_complex() {
+                return Err(super::complex::unsupported(kernel, m.dtype));
             }
-            ReduceKind::Min if m.dtype.is_complex() => {
-                return Err(super::complex::unsupported("min_values_cpu", m.dtype));
+            if m.dims.contains(&0) {
+                self.check_empty(&m.dims)?;
             }
-            ReduceKind::Max | ReduceKind::Min if empty => {
-                let name = self.label();
-                if let Some(i) = (0..m.dims.len())
-                    .find(|i| self.mask >> i & 1 != 0 && m.dims[*i] == 0)
-                    .filter(|_| self.mask.count_ones() < m.dims.len() as u32)
-                {
-                    return Err(Error::index(format!("{name}(): Expected reduction dim {i} to have non-zero size.")));
-                }
-                return Err(Error::runtime(format!(
-                    "{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction \
-                    dim with the 'dim' argument."
-                )));
-            }
+        }
+        let dtype = match rules.of {
+            Of::Wide if !m.dtype.is_inexact() => DType::I64,
+            Of::Truth => DType::Bool,
             _ => m.dtype,
         };
         Ok(Meta { dims: kept(&m.dims, self.mask), dtype, place: m.place })
@@ -116,15 +172,8 @@ impl Op for Reduce {
         let dims: Vec<String> = names("d", x[0].dims.len()).collect();
         let kept: Vec<&str> = (0..dims.len()).filter(|i| self.mask >> i & 1 == 0).map(|i| dims[i].as_str()).collect();
         let mut axes = Axes::parse(&format!("{} -> {}", dims.join(" "), kept.join(" ")), x, y);
-        // For truth values the greatest is `any`, and the least is `all`.
-        let by = match self.kind {
-            ReduceKind::Sum => Combine::Sum,
-            ReduceKind::Prod => Combine::Product,
-            ReduceKind::Max | ReduceKind::Any => Combine::Max,
-            ReduceKind::Min | ReduceKind::All => Combine::Min,
-        };
         for (_, name) in dims.iter().enumerate().filter(|(i, _)| self.mask >> i & 1 != 0) {
-            axes = axes.reduces(name, by);
+            axes = axes.reduces(name, rules(self.kind).combine);
         }
         axes.linear(if self.kind == ReduceKind::Sum { &[0b1] } else { &[] })
     }
@@ -144,43 +193,16 @@ impl Op for Reduce {
             return SumRows(dims.len()).call_kernel(f, [&x[0]], y);
         }
         let v = f.convert(&x[0], e);
-        let kind = match self.kind {
-            ReduceKind::Sum => hlo::ReduceKind::Add,
-            ReduceKind::Prod => hlo::ReduceKind::Mul,
-            ReduceKind::Max => hlo::ReduceKind::Max,
-            ReduceKind::Min => hlo::ReduceKind::Min,
-            ReduceKind::Any => hlo::ReduceKind::Or,
-            ReduceKind::All => hlo::ReduceKind::And,
-        };
-        smallvec![f.reduce(&v, kind, &dims)]
+        smallvec![f.reduce(&v, rules(self.kind).lower, &dims)]
     }
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {
-        let dims = s.meta(0).dims;
-        let spread = |t: &Tensor| t.reshape_dims(kept_as_one(&dims, self.mask))?.expand_dims(&dims);
-        if self.kind == ReduceKind::Sum {
-            return Ok(smallvec![Some(spread(g)?)]);
-        }
-        s.widely(g, |s, g| {
-            Ok(smallvec![match self.kind {
-                ReduceKind::Sum => unreachable!("handled above"),
-                // Ties share the gradient evenly, even if they are NaN.
-                ReduceKind::Max | ReduceKind::Min => {
-                    let hit = equal_or_nan(s.x(0), &spread(s.y(0))?)?;
-                    let share = sum_mask(&hit, self.mask)?.to_dtype(g.dtype())?;
-                    let g = spread(&g.div(&share)?)?;
-                    Some(g.mul(&hit.to_dtype(g.dtype())?)?)
-                }
-                ReduceKind::Prod => Some(prod_vjp(&s.x(0).conj()?, self.mask, &spread(g)?)?),
-                ReduceKind::Any | ReduceKind::All => None,
-            }])
-        })
+        let rule =
+            |s: &Saved<'_>, g: &Tensor| -> Result<Grads> { Ok(smallvec![(rules(self.kind).gradient)(self, s, g)?]) };
+        // The gradient of a sum is copied.
+        if self.kind == ReduceKind::Sum { rule(s, g) } else { s.widely(g, rule) }
     }
     fn saves(&self, _: u64) -> Saves {
-        match self.kind {
-            ReduceKind::Sum | ReduceKind::Any | ReduceKind::All => Saves::NONE,
-            ReduceKind::Prod => Saves::inputs(1),
-            ReduceKind::Max | ReduceKind::Min => Saves::both(1, 1),
-        }
+        rules(self.kind).saves
     }
 }
 
