@@ -11,6 +11,7 @@ mod samples;
 mod shard;
 mod sharded;
 mod tpu;
+mod wrong_values;
 
 use samples::*;
 use std::collections::BTreeSet;
