@@ -409,3 +409,12 @@ def test_a_condition_that_is_not_understood_is_refused():
 def test_objects_that_are_no_programs_are_not_saved():
     with pytest.raises(TypeError, match="must be an instance of 'ExportedProgram', got 'int' instead"):
         torch.export.save(3, io.BytesIO())
+
+
+def test_programs_of_core_operators_are_recorded_again():
+    # `scalar_tensor` makes its value within an operator that is recorded.
+    program = torch.export.load(io.BytesIO(FILES["attention.core.pt2"]))
+    again = program.run_decompositions({})
+    args, kwargs = program.example_inputs
+    assert torch.equal(again.module()(*args, **kwargs), program.module()(*args, **kwargs))
+    assert "aten.scalar_tensor.default" in {str(node.target) for node in again.graph.nodes}

@@ -3,6 +3,7 @@
 import io
 import pathlib
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -419,3 +420,14 @@ def test_refusals():
         torch.onnx.export(nn.Linear(3, 2), (x,), input_names=["a", "b"])
     with pytest.raises(ValueError, match="have one name"):
         torch.onnx.export(nn.Linear(3, 2), (x,), input_names=["a"], output_names=["a"])
+
+
+@pytest.mark.parametrize("form", ["pt2", "core.pt2"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_of_pytorch(name, form):
+    path = pathlib.Path(export_programs.__file__).parent / "export_programs.zip"
+    with zipfile.ZipFile(path) as archive:
+        if f"{name}.{form}" not in archive.namelist():
+            pytest.skip("PyTorch does not take this program apart")
+        program = torch.export.load(io.BytesIO(archive.read(f"{name}.{form}")))
+    check(torch.onnx.export(program), program.module(), *program.example_inputs)

@@ -897,6 +897,23 @@ def _layer_norm(b: Builder, node: fx.Node, a: _Arguments) -> str:
     return b.op("LayerNormalization", b.get(a[0]), weight, *bias, axis=-n, epsilon=float(a.eps))
 
 
+@_rule("native_layer_norm")
+def _native_layer_norm(b: Builder, node: fx.Node, a: _Arguments) -> list[str]:
+    _first_only(node)
+    return [_layer_norm(b, node, a)] * 3
+
+
+@_rule("_native_batch_norm_legit_no_training")
+def _native_batch_norm(b: Builder, node: fx.Node, a: _Arguments) -> list[str]:
+    _first_only(node)
+    return [_batch_norm(b, node, a)] * 3
+
+
+def _first_only(node: fx.Node) -> None:
+    if any(user.target is operator.getitem and user.args[1] and user.users for user in node.users):
+        raise OnnxExporterError(f"further results of {node.target} are not written to ONNX")
+
+
 @_rule("rms_norm")
 def _rms_norm(b: Builder, node: fx.Node, a: _Arguments) -> str:
     x, dtype = b.get(a[0]), _val(a[0]).dtype
@@ -957,6 +974,11 @@ def _conv(b: Builder, node: fx.Node, a: _Arguments) -> str:
     return b.op("Squeeze", y, b.ints([0])) if is_single else y
 
 
+@_rule("convolution")
+def _convolution(b: Builder, node: fx.Node, a: _Arguments) -> str:
+    return (_conv_transpose if a.transposed else _conv)(b, node, a)
+
+
 @_rule("conv_transpose1d conv_transpose2d conv_transpose3d")
 def _conv_transpose(b: Builder, node: fx.Node, a: _Arguments) -> str:
     n = _val(a[1]).dim() - 2
@@ -973,9 +995,15 @@ def _batched(node: fx.Node, a: _Arguments, n: int) -> None:
         raise OnnxExporterError(f"{node.target} of an input without a batch is not written to ONNX")
 
 
+@_rule("max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices")
+def _max_pool(b: Builder, node: fx.Node, a: _Arguments) -> list[str]:
+    _first_only(node)
+    return [_pool(b, node, a)] * 2
+
+
 @_rule("max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d")
 def _pool(b: Builder, node: fx.Node, a: _Arguments) -> str:
-    name = node.target.overloadpacket.__name__  # type: ignore[union-attr]
+    name = node.target.overloadpacket.__name__.removesuffix("_with_indices")  # type: ignore[union-attr]
     n = int(name[-2])
     _batched(node, a, n)
     kernel = _list(a.kernel_size, n)
@@ -994,8 +1022,8 @@ def _adaptive_pool(b: Builder, node: fx.Node, a: _Arguments) -> Any:
     _batched(node, a, n)
     sizes, goal = _val(a[0]).shape[-n:], _list(a.output_size, n)
     is_max = "max" in name
-    if is_max and any(user.target is operator.getitem and user.args[1] and user.users for user in node.users):
-        raise OnnxExporterError(f"the indices of {name} are not written to ONNX")
+    if is_max:
+        _first_only(node)
     if all(g == 1 for g in goal):
         found = b.op("GlobalMaxPool" if is_max else "GlobalAveragePool", b.get(a[0]))
         return [found, found] if is_max else found

@@ -314,8 +314,10 @@ class _Values(TorchFunctionMode):
             kwargs = {"dtype": tensor.dtype, "device": tensor.device, **(kwargs or {})}
             func, args = torch.tensor, data
         if func in _OF_VALUES and not (args and isinstance(args[0], torch.Tensor)):
-            recorder = next(m for m in reversed(_C._torch_dispatch_modes()) if isinstance(m, Recorder))
-            return recorder.make_value(func, args, kwargs or {})
+            recorder = next((m for m in reversed(_C._torch_dispatch_modes()) if isinstance(m, Recorder)), None)
+            if recorder is not None:
+                return recorder.make_value(func, args, kwargs or {})
+            # The body of an operator that is recorded itself.
         return func(*args, **(kwargs or {}))
 
 
