@@ -317,7 +317,7 @@ functions! { public {
              promoted to a common dtype. Integers are refused; complex numbers are allowed."),
         no_in_place();
     "xlogy.Tensor(Tensor self, Tensor other) -> Tensor" Xlogy:
-        Rules::new(By(lower::xlogy), Both(gradient::of_xlogy)).converts_integers(),
+        Rules::new(By(lower::xlogy), Both(gradient::of_xlogy)).converts_integers().linear(&[0b01]),
         samples!([t(&[2, 3]), positive(&[3])], [t(&[2, 3]), n(2)]),
         doc("Return `input * log(other)`, element by element, and 0 where `input` is 0, unless `other` is NaN. The \
              operands broadcast; one of them may be a number. Integers are computed in the default floating-point \
