@@ -6,6 +6,7 @@ anyway.
 
 from __future__ import annotations
 
+import importlib
 from typing import Final
 
 from ..futures import Future
@@ -254,3 +255,7 @@ def is_tracing() -> bool:
 
     module = sys.modules.get(f"{__name__}._trace")
     return module is not None and module.is_tracing()
+
+
+# The statement at the head gives the name of this module to a feature of Python.
+annotations = importlib.import_module(f"{__name__}.annotations")  # type: ignore[assignment]
