@@ -159,6 +159,9 @@ impl Rules {
     /// Refuse a dtype where PyTorch does, in its words.
     #[inline]
     fn check(&self, kind: BinaryKind, dtype: DType) -> Result<()> {
+        if self.takes == u8::MAX && kind != BinaryKind::Sub && !dtype.is_complex() {
+            return Ok(());
+        }
         let category = match dtype {
             DType::Bool => table::BOOL,
             d if d.is_int() => table::INTS,
