@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from . import _C
 from ._functions.creation import asarray, scalar_tensor
 from ._functions.predicates import (
@@ -164,17 +166,8 @@ del _name, _method
 
 
 _COMPILE_MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
-_BACKENDS = (
-    "inductor",
-    "eager",
-    "aot_eager",
-    "aot_eager_decomp_partition",
-    "cudagraphs",
-    "onnxrt",
-    "openxla",
-    "tpu",
-    "tvm",
-)
+# Backends that run in the usual way: no graph is made for them.
+_USUAL = frozenset(("inductor", "cudagraphs", "onnxrt", "openxla", "tpu", "tvm"))
 
 
 _NO_BUCKETS = "sizes are part of each compiled program. Pad inputs to a few sizes instead"
@@ -191,10 +184,14 @@ def compile(
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
-    backend: str | Callable[..., Any] = "inductor",
+    backend: str | Callable[..., Any] | None = None,
     mode: str | None = None,
     options: dict[str, Any] | None = None,
+    name: str | None = None,
     disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    dynamic_shapes: Any = None,
 ) -> Callable[..., Any]:
     """Return a function or module whose calls are compiled on `tpu`.
 
@@ -205,19 +202,28 @@ def compile(
 
     Args:
         model: Function or module. Without it, return a decorator.
-        fullgraph: Accepted for compatibility.
+        fullgraph: Whether a backend must get one graph. Where the function reads a value, an error is raised instead
+            of a second graph. The default backend needs no graph.
         dynamic: Accepted for compatibility.
-        backend: Name of a backend of PyTorch. All names do the same. A function is not called.
-        mode: Name of a mode of PyTorch. All modes do the same.
-        options: Accepted for compatibility. A warning says so of options that change results or programs in PyTorch
-            or torch_tpu.
+        backend: Name of a backend, or a function of a `torch.fx.GraphModule` and its inputs that returns what is called
+            from then on. The default, ``"inductor"``, makes no graph. See `torch.compiler.list_backends`.
+        mode: Name of a mode of PyTorch. All modes do the same. A function as backend gets it, unless it is
+            ``"default"``.
+        options: A function as backend gets them. A warning says so of options that change results or programs in
+            PyTorch or torch_tpu.
+        name: A function as backend gets it.
         disable: If `True`, return `model` itself.
+        recompile_limit: How many graphs a place of the function may have. The default is
+            ``torch._dynamo.config.recompile_limit``.
+        isolate_recompiles: Accepted for compatibility.
+        dynamic_shapes: Accepted for compatibility.
 
     Returns:
         A function, or a module, that is called as `model`.
 
     Raises:
-        RuntimeError: If both `mode` and `options` are given, or one name is unknown.
+        RuntimeError: If both `mode` and `options` are given, or a mode is unknown.
+        torch._dynamo.exc.InvalidBackend: If a backend is unknown.
 
     Example:
         >>> import pytpu as torch
@@ -227,32 +233,52 @@ def compile(
         >>> f(torch.zeros(2))
         tensor([1., 1.])
     """
-    from ._compiled import OptimizedModule, around
+    from ._compiled import OptimizedModule, _ByBackend, around
 
+    if backend is None:
+        from .compiler import get_default_backend
+
+        backend = get_default_backend()
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
     if backend == "inductor" and mode is not None and mode not in _COMPILE_MODES:
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_COMPILE_MODES)}")
-    if isinstance(backend, str) and backend not in _BACKENDS:
-        raise RuntimeError(f"Invalid backend: '{backend}'. There are {', '.join(_BACKENDS)}, which all do the same.")
+    if not callable(backend) and backend not in _USUAL:
+        from ._dynamo.backends.registry import lookup_backend
+
+        found = lookup_backend(backend)
+    else:
+        found = None if isinstance(backend, str) else backend
     if dynamic is not None and not isinstance(dynamic, bool):
         raise AssertionError(f"Expected enable to be a bool, got {type(dynamic)}")
     if model is not None and not callable(model):
         raise AssertionError(f"A callable function is expected, but {type(model)} is provided.")
     if model is None:
         return lambda m: compile(
-            m, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
+            m,
+            fullgraph=fullgraph,
+            dynamic=dynamic,
+            backend=backend,
+            mode=mode,
+            options=options,
+            name=name,
+            disable=disable,
+            recompile_limit=recompile_limit,
         )
     if disable:
         return model
-    if callable(backend):
-        _once(
-            f"torch.compile: the backend {getattr(backend, '__name__', backend)} is not called, since pytpu makes no "
-            "graphs of Python code. The function runs as with the default backend."
-        )
-    for name in options or ():
-        if name in _OPTIONS_WITHOUT_EFFECT:
-            _once(f"torch.compile: the option {name!r} has no effect: {_OPTIONS_WITHOUT_EFFECT[name]}.")
+    if found is not None:
+        given: dict[str, Any] = {"options": options} if options else {}
+        if mode is not None and mode != "default":
+            given["mode"] = mode
+        if name:
+            given["name"] = name
+        title = backend if isinstance(backend, str) else getattr(backend, "__name__", str(backend))
+        by = _ByBackend(functools.partial(found, **given) if given else found, title, fullgraph, recompile_limit)
+        return OptimizedModule(model, by=by) if hasattr(model, "forward") else by(model)
+    for option in options or ():
+        if option in _OPTIONS_WITHOUT_EFFECT:
+            _once(f"torch.compile: the option {option!r} has no effect: {_OPTIONS_WITHOUT_EFFECT[option]}.")
     return OptimizedModule(model) if hasattr(model, "forward") else around(model)
 
 

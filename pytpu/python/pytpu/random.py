@@ -17,6 +17,16 @@ if TYPE_CHECKING:
 
 default_generator = _C.default_generator
 
+#: Runs random functions that a compiled function has recorded. `torch.compile` sets it.
+_before_state: Any = None
+
+
+def _generator() -> Any:
+    """Return the default generator, after all random functions that the program called before."""
+    if _before_state is not None:
+        _before_state()
+    return default_generator
+
 
 def _rebuilt(device, seed, state):
     return _C.Generator(device).manual_seed(seed).set_state(state)
@@ -57,12 +67,12 @@ def manual_seed(seed: int) -> Generator:
         raise ValueError("Overflow when unpacking long long")
     if seed < 0:
         seed += 2**64
-    return default_generator.manual_seed(seed)
+    return _generator().manual_seed(seed)
 
 
 def seed() -> int:
     """Seed the default generators of all devices with a random number, and return it."""
-    return default_generator.seed()
+    return _generator().seed()
 
 
 def initial_seed() -> int:
@@ -81,7 +91,7 @@ def get_rng_state() -> Tensor:
         >>> torch.equal(a, torch.rand(2))
         True
     """
-    return default_generator.get_state()
+    return _generator().get_state()
 
 
 def set_rng_state(new_state: Tensor) -> None:
@@ -90,7 +100,7 @@ def set_rng_state(new_state: Tensor) -> None:
     Args:
         new_state: State that `get_rng_state` returned.
     """
-    default_generator.set_state(new_state)
+    _generator().set_state(new_state)
 
 
 @contextlib.contextmanager

@@ -4,8 +4,8 @@ from .._compiled import OptimizedModule as OptimizedModule
 
 
 def __getattr__(name):
-    if name == "optimize":
-        from . import optimize
+    if name in ("explain", "optimize", "optimize_assert", "reset_code_caches"):
+        import pytpu._dynamo as package
 
-        return optimize
+        return getattr(package, name)
     raise AttributeError(f"module 'torch._dynamo.eval_frame' has no attribute '{name}'")

@@ -1,4 +1,6 @@
-"""Exceptions of ``torch._dynamo``. `torch.export` raises `UserError`; the others are for ``except`` clauses."""
+"""Exceptions of ``torch._dynamo``."""
+
+from __future__ import annotations
 
 import enum
 
@@ -7,20 +9,80 @@ class TorchDynamoException(RuntimeError):
     """The base of them all."""
 
 
-class BackendCompilerFailed(TorchDynamoException):
-    """The backend failed."""
-
-
 class InternalTorchDynamoError(TorchDynamoException):
     """The tracer failed."""
 
 
-class Unsupported(TorchDynamoException):
-    """An error of tracers for Python code that they cannot follow."""
+class SkipFrame(TorchDynamoException):
+    """An error of backends that do not want a graph."""
 
 
 class TorchRuntimeError(TorchDynamoException):
-    """An op failed while it was traced."""
+    """A function failed while its result was described."""
+
+    def __init__(self, msg: str, real_stack: object = None) -> None:
+        super().__init__(msg)
+        self.msg, self.real_stack = msg, real_stack
+
+
+class InvalidBackend(TorchDynamoException):
+    """There is no backend of this name."""
+
+    def __init__(self, name: str, suggestions: list[str] | None = None) -> None:
+        meant = f", did you mean: {', '.join(map(repr, suggestions))}?" if suggestions else "."
+        super().__init__(
+            f"Invalid backend: {name!r}{meant} See `torch._dynamo.list_backends()` for available backends."
+        )
+
+
+class ResetRequired(TorchDynamoException):
+    """A function is compiled by another backend than before."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Must call `torch._dynamo.reset()` before changing backends.  Detected two calls to\n"
+            "`torch.compile()` with a different backend compiler arguments."
+        )
+
+
+class ShortenTraceback(TorchDynamoException):
+    """An error whose traceback ends at the user's frame."""
+
+
+class BackendCompilerFailed(ShortenTraceback):
+    """The backend failed."""
+
+    def __init__(self, backend_fn: object, inner_exception: Exception, first_useful_frame: object = None) -> None:
+        name = backend_fn if isinstance(backend_fn, str) else getattr(backend_fn, "__name__", "?")
+        self.backend_name, self.inner_exception = name, inner_exception
+        super().__init__(f"backend={name!r} raised:\n{type(inner_exception).__name__}: {inner_exception}")
+
+
+class Unsupported(TorchDynamoException):
+    """A function with ``fullgraph=True`` needs several graphs."""
+
+    def __init__(self, msg: str, gb_type: str = "", skip_frame: bool = False, *, case_name: str | None = None) -> None:
+        super().__init__(msg)
+        self.msg, self.gb_type, self.skip_frame, self.case_name = msg, gb_type, skip_frame, case_name
+
+
+class UncapturedHigherOrderOpError(TorchDynamoException):
+    """A function of functions cannot be in a graph."""
+
+
+class ObservedException(TorchDynamoException):
+    """An error of tracers for exceptions of the program."""
+
+
+class RecompileError(TorchDynamoException):
+    """A function needs another graph, and ``torch._dynamo.config.error_on_recompile`` is set."""
+
+
+class FailOnRecompileLimitHit(Exception):
+    """A function needs more graphs than ``torch._dynamo.config.recompile_limit`` allows.
+
+    It is raised with ``fullgraph=True``, or where ``torch._dynamo.config.fail_on_recompile_limit_hit`` is set.
+    """
 
 
 class UserErrorType(enum.Enum):

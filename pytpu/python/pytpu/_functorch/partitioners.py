@@ -1,4 +1,4 @@
-"""Kinds of ops, which policies of selective checkpointing ask for."""
+"""Kinds of ops, which policies of selective checkpointing ask for, and parts of graphs with forward and backward."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["OpTypes", "get_default_op_list"]
+__all__ = ["OpTypes", "default_partition", "get_default_op_list", "min_cut_rematerialization_partition"]
 
 
 @dataclass
@@ -28,3 +28,56 @@ def get_default_op_list() -> OpTypes:
     """Return the ops of this package by kind."""
     names = "mm bmm addmm convolution convolution_backward _scaled_dot_product_flash_attention"
     return OpTypes({getattr(ops.aten, name) for name in names.split() if hasattr(ops.aten, name)})
+
+
+def default_partition(
+    joint_module: Any, _joint_inputs: Any, *, num_fwd_outputs: int, **_: Any
+) -> tuple[Any, Any]:
+    """Return the graphs of forward and of backward. Forward also returns what backward reads.
+
+    Args:
+        joint_module: a graph whose results are those of forward and, after them, the gradients.
+        _joint_inputs: the inputs of forward, or a pair of them and of the gradients of the results.
+        num_fwd_outputs: how many results are of forward.
+    """
+    from ..fx import Graph, GraphModule, Node
+
+    nodes = list(joint_module.graph.nodes)
+    inputs = [n for n in nodes if n.op == "placeholder"]
+    count = len(_joint_inputs[0] if isinstance(_joint_inputs, tuple) else _joint_inputs)
+    primals, tangents = inputs[:count], inputs[count:]
+    output = nodes[-1]
+    results = list(output.args[0])
+    of_forward, gradients = results[:num_fwd_outputs], results[num_fwd_outputs:]
+    late = set(tangents)
+    for node in nodes:
+        if any(used in late for used in node.all_input_nodes) and node is not output:
+            late.add(node)
+    reads = [used for n in nodes if n in late for used in n.all_input_nodes]
+    reads += [g for g in gradients if isinstance(g, Node)]
+    # Attributes are read again in backward.
+    saved = [n for n in dict.fromkeys(reads) if n not in late and n.op != "get_attr"]
+
+    forward, env = Graph(), {}
+    for node in nodes:
+        if node not in late and node is not output and node not in tangents:
+            env[node] = forward.node_copy(node, lambda n: env[n])
+    outputs = [env[r] if isinstance(r, Node) else r for r in of_forward]
+    forward.output(tuple([*outputs, *(env[n] for n in saved)]))
+
+    backward, back = Graph(), {}
+    for node in (*saved, *tangents):
+        made = backward.placeholder(node.name)
+        made.meta.update(node.meta)
+        back[node] = made
+    for node in nodes:
+        if node.op == "get_attr" and node in reads:
+            back[node] = backward.node_copy(node)
+        elif node in late and node not in tangents:
+            back[node] = backward.node_copy(node, lambda n: back[n])
+    backward.output(tuple(back[g] if isinstance(g, Node) else g for g in gradients))
+    return GraphModule(joint_module, forward), GraphModule(joint_module, backward)
+
+
+#: Values that are cheap to compute are kept, too: the names differ in PyTorch by what backward computes anew.
+min_cut_rematerialization_partition = default_partition

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 if not TYPE_CHECKING:
     Tensor = _C.Tensor
 
+#: Gives the region of a compiled function that records in this thread. `torch.compile` sets it.
+_region: Callable[[], Any] | None = None
+
 
 class FunctionCtx:
     """The argument `ctx` of `forward` and `backward`: it carries values from one to the other.
@@ -223,6 +226,9 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
         Raises:
             RuntimeError: If a tensor that is marked as dirty is not an output, or is a leaf that requires gradients.
         """
+        region = _region and _region()
+        if region is not None:
+            return region.apply(cls.apply, args, kwargs)
         sets_up = cls.setup_context is not Function.setup_context
         if sets_up:
             args, kwargs = _with_defaults(cls.forward, args, kwargs)

@@ -1,0 +1,1019 @@
+"""Capture of what compiled functions do, for backends of ``torch.compile``.
+
+Python runs at each call. A `Region` sees each torch function that the call runs, describes its result by a fake tensor,
+and keeps the call in a list. Where a value is read, and at the end, the list runs: a backend compiles its graph once,
+and the results take the place of the fake tensors. No Python code is inspected, so nothing can go stale.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+import os
+import sys
+import threading
+import time
+import traceback
+import types
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytpu as torch
+
+from .. import _C as _extension, random as _random
+from .._subclasses import fake_tensor as _fake
+from ..autograd import function as _function
+from ..compiler import _calls
+from ..fx import Graph, GraphModule
+from ..overrides import TorchFunctionMode
+from . import config, exc
+from .utils import counters
+
+_C: Any = _extension
+Tensor = torch.Tensor
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+#: Functions that read elements, or whose effect belongs to the tensor itself and not to its description.
+_READS = frozenset(
+    "__array__ __array_wrap__ __bool__ __complex__ __contains__ __deepcopy__ __dlpack__ __float__ __format__ __index__ "
+    "__int__ __reduce__ __reduce_ex__ __repr__ __setstate__ __str__ _backward allclose backward cpu_storage data_ptr "
+    "dlpack equal grad is_nonzero is_set_to is_shared item jacobian numpy register_hook "
+    "register_post_accumulate_grad_hook resize_ retain_grad retains_grad set_ share_memory_ storage storage_type "
+    "tolist to_dlpack typed_storage untyped_storage _storage_id _typed_storage".split()
+)
+#: Properties and methods that say what a tensor is. They need no description where the tensor has none.
+_QUESTIONS = frozenset(
+    "__get__ __hash__ __len__ dim element_size get_device is_complex is_contiguous is_floating_point is_inference "
+    "is_signed ndimension nelement numel size storage_offset stride type".split()
+)
+#: Properties that belong to the tensor itself.
+_OWN = frozenset("grad _grad grad_fn is_leaf _base _version _backward_hooks name".split())
+_OPERATORS = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "true_divide": operator.truediv,
+    "__truediv__": operator.truediv,
+    "floor_divide": operator.floordiv,
+    "__floordiv__": operator.floordiv,
+    "remainder": operator.mod,
+    "__mod__": operator.mod,
+    "pow": operator.pow,
+    "__pow__": operator.pow,
+    "matmul": operator.matmul,
+    "__matmul__": operator.matmul,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "__add__": operator.add,
+    "__sub__": operator.sub,
+    "__mul__": operator.mul,
+    "__eq__": operator.eq,
+    "__ne__": operator.ne,
+    "__lt__": operator.lt,
+    "__le__": operator.le,
+    "__gt__": operator.gt,
+    "__ge__": operator.ge,
+    "__and__": operator.and_,
+    "__or__": operator.or_,
+    "__xor__": operator.xor,
+    "__getitem__": operator.getitem,
+    "__setitem__": operator.setitem,
+}
+_REFLECTED = {
+    "__radd__": operator.add,
+    "__rsub__": operator.sub,
+    "__rmul__": operator.mul,
+    "__rtruediv__": operator.truediv,
+    "__rdiv__": operator.truediv,
+    "__rfloordiv__": operator.floordiv,
+    "__rmod__": operator.mod,
+    "__rpow__": operator.pow,
+    "__rmatmul__": operator.matmul,
+}
+_UNARY = {"__neg__": operator.neg, "neg": operator.neg, "__invert__": operator.invert, "__abs__": operator.abs}
+
+
+class _Ref:
+    """The value number `index` of a list of calls, or the item at `path` in it."""
+
+    __slots__ = ("index", "path")
+
+    def __init__(self, index: int, path: tuple[int, ...] = ()) -> None:
+        self.index, self.path = index, path
+
+
+class _Call:
+    """One call: what is called, with references in place of tensors."""
+
+    __slots__ = ("args", "is_method", "kwargs", "line", "target")
+
+    def __init__(self, is_method: bool, target: Any, args: Any, kwargs: Any, line: str) -> None:
+        self.is_method, self.target, self.args, self.kwargs, self.line = is_method, target, args, kwargs, line
+
+
+class _Entry:
+    """A compiled graph: the function, and which values it returns."""
+
+    def __init__(self, outputs: list[_Ref], fn: Callable[..., Any]) -> None:
+        self.outputs, self.fn = outputs, fn
+        self.positions = {(ref.index, ref.path): i for i, ref in enumerate(outputs)}
+
+
+class _Current(threading.local):
+    """The region of a thread."""
+
+    region: Region | None = None
+
+
+_current = _Current()
+
+
+def current() -> Region | None:
+    """Return the region that records in this thread, or ``None``."""
+    region = _current.region
+    return None if region is None or region.paused else region
+
+
+# ---- settings
+
+
+def _settings() -> tuple[Any, ...]:
+    """Return the settings that functions read: gradients, inference mode, autocast and the default dtype."""
+    return (
+        _C.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        *((_C._autocast_enabled(kind), _C._autocast_dtype(kind)) for kind in ("cpu", "tpu")),
+        torch.get_default_dtype(),
+    )
+
+
+@contextlib.contextmanager
+def _under(settings: tuple[Any, ...]) -> Iterator[None]:
+    """Return a block with these settings, which leaves the settings as they were."""
+    before = _settings()
+    if settings == before:
+        try:
+            yield
+        finally:
+            _C._set_grad_enabled(before[0])
+        return
+    _set(settings)
+    try:
+        yield
+    finally:
+        _set(before)
+
+
+def _set(settings: tuple[Any, ...]) -> None:
+    grad, inference, cpu, tpu, dtype = settings
+    _C._set_inference_mode(inference, grad)
+    _C._set_grad_enabled(grad)
+    for kind, (on, kind_dtype) in (("cpu", cpu), ("tpu", tpu)):
+        _C._set_autocast_enabled(kind, on)
+        _C._set_autocast_dtype(kind, kind_dtype)
+    torch.set_default_dtype(dtype)
+
+
+# ---- the user's lines
+
+
+def _frames() -> list[traceback.FrameSummary]:
+    """Return the frames of the user, the outermost first, up to the compiled call."""
+    found: list[traceback.FrameSummary] = []
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code is _run_program.__code__:
+            break
+        if not code.co_filename.startswith(_PACKAGE):
+            found.append(traceback.FrameSummary(code.co_filename, frame.f_lineno, code.co_name))
+        frame = frame.f_back
+    return found[::-1]
+
+
+def _place() -> str:
+    """Return the line of the user that calls, as ``file:line in function``."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(_PACKAGE):
+            return f'File "{code.co_filename}", line {frame.f_lineno}, in {code.co_name}'
+        frame = frame.f_back
+    return ""
+
+
+def _text(frames: list[traceback.FrameSummary]) -> str:
+    return "\n\nfrom user code:\n" + "".join(traceback.format_list(frames)) if frames else ""
+
+
+class GraphCompileReason:
+    """Why a graph ends.
+
+    Attributes:
+        reason: the text.
+        user_stack: the frames of the user, the outermost first.
+        graph_break: whether the program goes on after it.
+    """
+
+    def __init__(self, reason: str, user_stack: list[traceback.FrameSummary], graph_break: bool = True) -> None:
+        self.reason, self.user_stack, self.graph_break = reason, user_stack, graph_break
+
+    def __repr__(self) -> str:
+        return f"GraphCompileReason(reason={self.reason!r}, user_stack={self.user_stack!r})"
+
+
+# ---- recording
+
+
+def _is_plain(kind: type) -> bool:
+    """Return whether functions of tensors of a class are those of `Tensor`."""
+    how = kind.__dict__.get("__torch_function__", None)
+    if how is None:
+        how = getattr(kind, "__torch_function__", None)
+    return getattr(how, "__func__", how) in _PLAIN
+
+
+_PLAIN: list[Any] = [
+    getattr(Tensor.__torch_function__, "__func__", Tensor.__torch_function__),
+    _C._disabled_torch_function_impl,
+]
+
+
+class _NoDescription(Exception):
+    """A value that the graph cannot hold."""
+
+
+class Region(TorchFunctionMode):
+    """A call of a compiled function: a mode that records.
+
+    Args:
+        compiled: the function.
+        program: the Python function that runs.
+        args: its arguments, which give names to inputs of graphs.
+        kwargs: the same, by name.
+    """
+
+    def __init__(self, compiled: Compiled, program: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        super().__init__()
+        self.compiled, self.program, self.args, self.kwargs = compiled, program, args, kwargs
+        self.paused = False
+        self.segment = 0
+        self.entries = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self.calls: list[_Call] = []
+        self.keys: list[Any] = []
+        self.inputs: list[Tensor] = []
+        self.values: dict[int, tuple[Any, _Ref]] = {}
+        self.made: list[tuple[Any, _Ref]] = []
+        self.lifted: dict[int, Tensor] = {}
+        self.originals: dict[int, Tensor] = {}
+        self.settings: tuple[Any, ...] | None = None
+        self.first_settings: tuple[Any, ...] = ()
+        self.count = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self.paused:
+            return func(*args, **kwargs)
+        return self.call(func, args, kwargs)
+
+    # ---- values
+
+    def _lift(self, value: Tensor) -> Tensor:
+        """Return the description of a tensor of the program."""
+        if _C._is_fake(value):
+            return value
+        found = self.lifted.get(id(value))
+        if found is not None:
+            return found
+        if not _is_plain(type(value)):
+            raise _NoDescription(f"a tensor of class {type(value).__name__}, which overrides functions")
+        with torch.enable_grad():
+            fake = _C._fake_of(value)
+            if value.requires_grad:
+                fake.requires_grad_()
+                if not value.is_leaf:
+                    copy = fake.clone()
+                    fake = copy if copy.stride() == fake.stride() else fake
+        fake.__class__ = Tensor
+        ref = _Ref(self.count)
+        self.count += 1
+        self.inputs.append(value)
+        self.keys.append(
+            ("input", type(value), value.dtype, value.shape, value.stride(), value.device, value.requires_grad)
+        )
+        self.calls.append(_Call(False, None, (), {}, ""))
+        self.lifted[id(value)] = fake
+        self.originals[id(fake)] = value
+        self.values[id(fake)] = (weakref.ref(fake), ref)
+        return fake
+
+    def _described(self, value: Any) -> Any:
+        """Return an argument with descriptions in place of tensors."""
+        if isinstance(value, Tensor):
+            return self._lift(value)
+        kind = type(value)
+        if kind is tuple:
+            return tuple([self._described(v) for v in value])
+        if kind is list:
+            return [self._described(v) for v in value]
+        if kind is dict:
+            return {k: self._described(v) for k, v in value.items()}
+        if kind is slice:
+            return slice(self._described(value.start), self._described(value.stop), self._described(value.step))
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return kind(*[self._described(v) for v in value])
+        return value
+
+    def _known(self, value: Any) -> Any:
+        """Return an argument with the descriptions of those tensors that have one."""
+        return self.lifted.get(id(value), value) if isinstance(value, Tensor) else value
+
+    def _encode(self, value: Any) -> tuple[Any, Any]:
+        """Return an argument with references in place of tensors, and a key."""
+        if isinstance(value, Tensor):
+            ref = self._ref(value)
+            return ref, (_Ref, ref.index, ref.path)
+        kind = type(value)
+        if kind is float or kind is complex:
+            return value, (kind, repr(value))
+        if value is None or kind in (int, bool, str):
+            return value, (kind, value)
+        if kind in (tuple, list):
+            items = [self._encode(v) for v in value]
+            return kind([v for v, _ in items]), (kind, tuple([k for _, k in items]))
+        if kind is dict:
+            items = [self._encode(v) for v in value.values()]
+            return dict(zip(value, [v for v, _ in items])), (kind, tuple(value), tuple([k for _, k in items]))
+        if kind is slice:
+            items = [self._encode(v) for v in (value.start, value.stop, value.step)]
+            return slice(*[v for v, _ in items]), (kind, tuple([k for _, k in items]))
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            items = [self._encode(v) for v in value]
+            return kind(*[v for v, _ in items]), (kind, tuple([k for _, k in items]))
+        if kind.__module__ == "numpy" and hasattr(value, "tobytes"):
+            copied = value.copy()
+            return copied, (kind, str(value.dtype), value.shape, value.tobytes())
+        try:
+            hash(value)
+        except TypeError:
+            raise _NoDescription(f"an argument of class {kind.__name__}") from None
+        return value, (kind, value)
+
+    def _ref(self, fake: Tensor) -> _Ref:
+        found = self.values.get(id(fake))
+        if found is None or found[0]() is not fake:
+            raise RuntimeError(
+                "torch.compile: a tensor within the compiled function was made by something that is no torch function, "
+                "so no graph can hold it. Move it into a function with torch.compiler.disable"
+            )
+        return found[1]
+
+    def _track(self, result: Any, index: int, path: tuple[int, ...] = ()) -> Any:
+        """Note what a call made. Return it with the tensors of the program in place of their descriptions."""
+        if isinstance(result, Tensor):
+            original = self.originals.get(id(result))
+            ref = _Ref(index, path)
+            known = self.values.get(id(result))
+            if known is not None and known[0]() is result:
+                # A function in place returns its operand, whose value is from now on this one.
+                self.values[id(result)] = (known[0], ref)
+                return result if original is None else original
+            if not _C._is_fake(result):
+                raise _NoDescription("a result with elements")
+            if type(result) is _fake.FakeTensor:
+                result.__class__ = Tensor
+            weak = weakref.ref(result)
+            self.values[id(result)] = (weak, ref)
+            self.made.append((weak, ref))
+            return result
+        if isinstance(result, (tuple, list)) and type(result) is not torch.Size:
+            items = [self._track(item, index, (*path, i)) for i, item in enumerate(result)]
+            if all(a is b for a, b in zip(items, result)):
+                return result
+            kind: Any = type(result)
+            return kind(*items) if hasattr(result, "_fields") else kind(items)
+        return result
+
+    # ---- calls
+
+    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Record a call, or end the graph and run it."""
+        name = getattr(func, "__name__", type(func).__name__)
+        prop = ""
+        if name in ("__get__", "__set__", "__delete__"):
+            prop = getattr(getattr(func, "__self__", None), "__name__", "")
+            if name != "__get__" and prop != "requires_grad":
+                if prop in ("grad", "_grad") and len(args) > 1 and args[1] is None and not _C._is_fake(args[0]):
+                    return func(*args, **kwargs)
+                return self.break_and_run(f"Assignment to Tensor.{prop}", func, args, kwargs)
+            if prop in _OWN:
+                if prop == "is_leaf" or not isinstance(args[0], Tensor):
+                    return func(*[self._known(a) for a in args], **kwargs)
+                return func(*args, **kwargs)
+        elif name in _READS:
+            return self.break_and_run(f"Tensor.{name}" if hasattr(Tensor, name) else f"torch.{name}", func, args, kwargs)
+        settings = _settings()
+        if self.settings is None:
+            self.settings = self.first_settings = settings
+        elif settings != self.settings:
+            if settings[1:] != self.settings[1:]:
+                self.end("a block of autocast, inference mode or another default dtype")
+                self.settings = self.first_settings = settings
+        before = _C._set_fake_mode(True)
+        self.paused = True
+        try:
+            if name in _QUESTIONS:
+                fake_args = [self._known(a) for a in args]
+                fake_kwargs = kwargs
+                if not any(isinstance(a, Tensor) and _C._is_fake(a) for a in fake_args):
+                    _C._set_fake_mode(before)
+                    if prop not in _VIEWS:
+                        return func(*args, **kwargs)
+                    _C._set_fake_mode(True)
+                    fake_args = [self._described(a) for a in args]
+            else:
+                fake_args = [self._described(a) for a in args]
+                fake_kwargs = {k: self._described(v) for k, v in kwargs.items()}
+            result = func(*fake_args, **fake_kwargs)
+            if not (result is None or isinstance(result, Tensor) or _has_tensor(result)):
+                return result
+            encoded, key = self._encode(tuple(fake_args))
+            encoded_kwargs, kwargs_key = self._encode(dict(fake_kwargs))
+            assert self.settings is not None
+            if settings[0] != self.settings[0]:
+                self.calls.append(_Call(False, _C._set_grad_enabled, (settings[0],), {}, ""))
+                self.keys.append(("grad", settings[0]))
+                self.count += 1
+                self.settings = settings
+            is_method, target, encoded, encoded_kwargs = _node_of(func, name, prop, encoded, encoded_kwargs)
+            tracked = self._track(result, self.count)
+        except (_fake.DataDependentOutputException, _fake.DynamicOutputShapeException, _NoDescription) as error:
+            failure: Exception = error
+        except Exception as error:  # noqa: BLE001 - whatever a function raises, the program sees it from the real call
+            failure = error
+        else:
+            self.calls.append(_Call(is_method, target, encoded, encoded_kwargs, _place()))
+            self.keys.append((target, key, kwargs_key))
+            self.count += 1
+            return tracked
+        finally:
+            self.paused = False
+            _C._set_fake_mode(before)
+        # The frames of the traceback keep descriptions alive, which would become results of the graph.
+        return self._failed(failure.with_traceback(None), func, name, args, kwargs)
+
+    def apply(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Record a call of a `torch.autograd.Function`: the graph calls it, with its own backward."""
+        if any(callable(a) and not isinstance(a, (Tensor, type)) for a in (*args, *kwargs.values())):
+            return self.break_and_run("a torch.autograd.Function with a function among its arguments", func, args, kwargs)
+        return self.call(func, args, kwargs)
+
+    def _failed(self, error: Exception, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+        if isinstance(error, (_fake.DataDependentOutputException, _fake.DynamicOutputShapeException)):
+            kind = "Data-dependent" if isinstance(error, _fake.DataDependentOutputException) else "Dynamic shape"
+            return self.break_and_run(f"{kind} operator {error.func}", func, args, kwargs)
+        if isinstance(error, _NoDescription):
+            return self.break_and_run(f"{name} of {error}", func, args, kwargs)
+        if self.compiled.fullgraph:
+            frames = _frames()
+            raise exc.TorchRuntimeError(
+                "RuntimeError when making fake tensor call\n  Explanation: Dynamo failed to run FX node with fake "
+                f"tensors: call_function {func}: got {type(error).__name__}({str(error)!r}){_text(frames)}"
+            ) from error
+        return self.break_and_run(f"{name} raised {type(error).__name__}", func, args, kwargs)
+
+    def break_and_run(self, reason: str, func: Any, args: Any, kwargs: Any) -> Any:
+        """End the graph, and call a function with real values."""
+        self.end(reason)
+        self.paused = True
+        try:
+            return func(*args, **kwargs)
+        finally:
+            self.paused = False
+
+    def outside(self, reason: str, func: Any, args: Any, kwargs: Any) -> Any:
+        """End the graph, and call a function that is not compiled."""
+        self.end(reason)
+        self.paused = True
+        depth, _calls.depth = _calls.depth, 0
+        try:
+            return func(*args, **kwargs)
+        finally:
+            self.paused = False
+            _calls.depth = depth
+
+    # ---- ends
+
+    def end(self, reason: str | None = None) -> None:
+        """Run what is recorded. `reason` is why the graph ends before the function."""
+        frames: list[traceback.FrameSummary] = []
+        if reason is not None:
+            frames = _frames()
+            if self.compiled.fullgraph:
+                raise _unsupported(reason, frames)
+            self.compiled.broken(GraphCompileReason(reason, frames))
+        if any(call.target is not None for call in self.calls):
+            self.paused = True
+            depth, _calls.depth = _calls.depth, 0
+            try:
+                self._run(GraphCompileReason(reason, frames) if reason is not None else None)
+            finally:
+                self.paused = False
+                _calls.depth = depth
+            self.segment += 1
+        self._begin()
+
+    def _run(self, reason: GraphCompileReason | None) -> None:
+        alive = []
+        for weak, ref in self.made:
+            value = weak()
+            if value is not None:
+                # The last value of an operand is the one after functions in place.
+                alive.append((value, self.values[id(value)][1] if self.values[id(value)][0]() is value else ref))
+        wanted = [(ref.index, ref.path) for _, ref in alive]
+        key = (self.segment, self.first_settings, tuple(self.keys))
+        compiled = self.compiled
+        known = compiled.cache.get(key, ())
+        entry = next((e for e in known if all(w in e.positions for w in wanted)), None)
+        if entry is None:
+            entry = compiled.compile_new(self, key, [ref for _, ref in alive], reason)
+        with _under(self.first_settings):
+            fn = entry.fn
+            results = fn(list(self.inputs)) if getattr(fn, "_boxed_call", False) else fn(*self.inputs)
+        if isinstance(results, Tensor):
+            results = (results,)
+        results = list(results) if results is not None else []
+        holders = {id(x) for x in self.inputs}
+        used: set[int] = set()
+        for (fake, _), place in zip(alive, wanted):
+            real = results[entry.positions[place]]
+            if not isinstance(real, Tensor):
+                raise exc.TorchRuntimeError(f"the compiled graph returned {type(real).__name__} in place of a tensor")
+            if id(real) in holders or id(real) in used or not _is_plain(type(real)):
+                real = real.view_as(real)
+            used.add(id(real))
+            if fake.requires_grad and real.grad_fn is None:
+                # The history of the description goes nowhere.
+                with contextlib.suppress(RuntimeError):
+                    fake.detach_() if not fake.is_leaf else fake.requires_grad_(False)
+            _C._swap_tensor(fake, real)
+            if real.requires_grad and real.is_leaf:
+                fake.requires_grad_()
+
+
+def _unsupported(reason: str, frames: list[traceback.FrameSummary]) -> exc.Unsupported:
+    counters["unimplemented"][reason] += 1
+    return exc.Unsupported(
+        f"{reason}\n  Explanation: the call needs the elements of a tensor, or runs outside of the graph, and "
+        "`fullgraph=True` asks for one graph.\n  Hint: Use `torch.where` or `torch.cond` for a choice, and keep "
+        f"numbers in tensors. Without `fullgraph=True` the program runs in several graphs.{_text(frames)}"
+    )
+
+
+#: Properties whose value is a tensor.
+_VIEWS = frozenset("T mT H mH data real imag".split())
+
+
+def _has_tensor(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return True
+    return (
+        isinstance(value, (tuple, list)) and type(value) is not torch.Size and any(_has_tensor(item) for item in value)
+    )
+
+
+def _node_of(func: Any, name: str, prop: str, args: Any, kwargs: Any) -> tuple[bool, Any, Any, Any]:
+    """Return whether a call is one of a method, its target, and its arguments, in the form of PyTorch's graphs."""
+    if prop:
+        if name == "__get__":
+            return False, getattr, (args[0], prop), {}
+        return True, "requires_grad_", (args[0], args[1]), {}
+    is_method = isinstance(func, (types.MethodDescriptorType, types.WrapperDescriptorType)) or (
+        getattr(func, "__qualname__", "") == f"Tensor.{name}"
+    )
+    if not is_method or not hasattr(Tensor, name):
+        return False, func, args, kwargs
+    if not kwargs:
+        if len(args) == 1 and name in _UNARY:
+            return False, _UNARY[name], args, kwargs
+        if len(args) == 2 and name in _REFLECTED:
+            return False, _REFLECTED[name], (args[1], args[0]), kwargs
+        if (len(args) == 2 or name == "__setitem__") and name in _OPERATORS:
+            return False, _OPERATORS[name], args, kwargs
+    if not (args and isinstance(args[0], _Ref)):
+        return False, func, args, kwargs
+    return True, name, args, kwargs
+
+
+# ---- graphs
+
+
+def _map_refs(value: Any, f: Callable[[_Ref], Any]) -> Any:
+    if isinstance(value, _Ref):
+        return f(value)
+    kind = type(value)
+    if kind in (tuple, list):
+        return kind([_map_refs(v, f) for v in value])
+    if kind is dict:
+        return {k: _map_refs(v, f) for k, v in value.items()}
+    if kind is slice:
+        return slice(_map_refs(value.start, f), _map_refs(value.stop, f), _map_refs(value.step, f))
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return kind(*[_map_refs(v, f) for v in value])
+    return value
+
+
+def _interpreted(calls: list[_Call], outputs: list[_Ref]) -> Callable[..., Any]:
+    """Return a function that runs calls as they were recorded."""
+
+    def run(*inputs: Any) -> Any:
+        values: list[Any] = []
+        given = iter(inputs)
+
+        def value(ref: _Ref) -> Any:
+            found = values[ref.index]
+            for i in ref.path:
+                found = found[i]
+            return found
+
+        for call in calls:
+            if call.target is None:
+                values.append(next(given))
+                continue
+            args, kwargs = _map_refs(call.args, value), _map_refs(call.kwargs, value)
+            target = getattr(args[0], call.target) if call.is_method else call.target
+            values.append(target(*args[1:], **kwargs) if call.is_method else target(*args, **kwargs))
+        return tuple([value(ref) for ref in outputs])
+
+    return run
+
+
+def _input_names(region: Region) -> dict[int, str]:
+    """Return the names of tensors of the program, as PyTorch names inputs of graphs."""
+    names: dict[int, str] = {}
+
+    def note(value: Any, name: str, depth: int = 0) -> None:
+        if isinstance(value, Tensor):
+            names.setdefault(id(value), name)
+        elif isinstance(value, torch.nn.Module):
+            for kind, found in (("parameters", value.named_parameters()), ("buffers", value.named_buffers())):
+                for path, tensor in found:
+                    *modules, last = path.split(".")
+                    middle = "".join(f"_modules_{m}" for m in modules)
+                    names.setdefault(id(tensor), f"{name}{middle}_{kind}_{last}")
+        elif depth < 4 and isinstance(value, (list, tuple)):
+            for i, item in enumerate(value):
+                note(item, f"{name}_{i}", depth + 1)
+        elif depth < 4 and isinstance(value, dict):
+            for key, item in value.items():
+                note(item, f"{name}_{key}", depth + 1)
+
+    program = region.program
+    owner = getattr(program, "__self__", None)
+    if isinstance(owner, torch.nn.Module):
+        note(owner, "L_self")
+        program = owner.forward
+    import inspect
+
+    with contextlib.suppress(TypeError, ValueError):
+        bound = inspect.signature(program).bind(*region.args, **region.kwargs)
+        for name, value in bound.arguments.items():
+            parameter = bound.signature.parameters[name]
+            if parameter.kind is parameter.VAR_KEYWORD:
+                for key, item in value.items():
+                    note(item, f"L_{key}")
+            else:
+                note(value, f"L_{name}")
+    code = getattr(program, "__code__", None)
+    if code is not None:
+        for name, cell in zip(code.co_freevars, getattr(program, "__closure__", None) or ()):
+            with contextlib.suppress(ValueError):
+                note(cell.cell_contents, f"L_{name}")
+        table = getattr(program, "__globals__", {})
+        for name in code.co_names:
+            if name in table:
+                note(table[name], f"G_{name}")
+    return names
+
+
+_graph_numbers = iter(range(1 << 62))
+
+
+def graph_module(region: Region, outputs: list[_Ref]) -> GraphModule:
+    """Return the graph of what is recorded."""
+    graph = Graph()
+    names = _input_names(region)
+    nodes: list[Any] = []
+    items: dict[tuple[int, tuple[int, ...]], Any] = {}
+    given = iter(region.inputs)
+
+    def node(ref: _Ref) -> Any:
+        found = nodes[ref.index]
+        for end in range(1, len(ref.path) + 1):
+            place = (ref.index, ref.path[:end])
+            if place not in items:
+                items[place] = graph.call_function(operator.getitem, (found, ref.path[end - 1]))
+            found = items[place]
+        return found
+
+    last_input = None
+    for call in region.calls:
+        if call.target is None:
+            value = next(given)
+            name = names.get(id(value)) or f"tensor_{len(nodes)}"
+            name = "".join(c if c.isalnum() or c == "_" else "_" for c in name) + "_"
+            kind = torch.nn.Parameter if isinstance(value, torch.nn.Parameter) else Tensor
+            # Parameters stand before everything else.
+            if last_input is not None:
+                place: Any = graph.inserting_after(last_input)
+            else:
+                first = next(iter(graph.nodes), None)
+                place = graph.inserting_before(first) if first is not None else contextlib.nullcontext()
+            with place:
+                last_input = graph.create_node("placeholder", name, name=name.lower(), type_expr=kind)
+            nodes.append(last_input)
+            continue
+        args, kwargs = _map_refs(call.args, node), _map_refs(call.kwargs, node)
+        made = graph.create_node("call_method" if call.is_method else "call_function", call.target, args, kwargs)
+        if call.line:
+            made.meta["stack_trace"] = call.line
+        nodes.append(made)
+    if region.settings is not None and region.settings[0] != region.first_settings[0]:
+        graph.call_function(_C._set_grad_enabled, (region.first_settings[0],))
+    graph.output(tuple(node(ref) for ref in outputs))
+    made_module = GraphModule(torch.nn.Module(), graph)
+    _describe(made_module, region.inputs, region.first_settings)
+    return made_module
+
+
+def _describe(module: GraphModule, inputs: list[Tensor], settings: tuple[Any, ...]) -> None:
+    """Note a description of the value of each node, under ``example_value``."""
+    from ..fx import Interpreter
+
+    class Note(Interpreter):
+        def run_node(self, n: Any) -> Any:
+            result = super().run_node(n)
+            if n.op != "output" and _has_tensor(result):
+                n.meta["example_value"] = result
+            return result
+
+    mode = _fake.FakeTensorMode(allow_non_fake_inputs=True)
+    fakes = []
+    for value in inputs:
+        fake = _C._fake_of(value)
+        with torch.enable_grad():
+            fake = fake.requires_grad_(value.requires_grad)
+            fakes.append(fake.clone() if value.requires_grad and not value.is_leaf else fake)
+    with mode, _under(settings), contextlib.suppress(Exception):
+        Note(module).run(*fakes)
+    _C._set_grad_enabled(_settings()[0])
+
+
+# ---- compiled functions
+
+
+class Compiled:
+    """A function or the call of a module, compiled by a backend.
+
+    Args:
+        program: the function.
+        backend: a function of a graph and its inputs.
+        backend_name: its name, for texts.
+        fullgraph: whether the program must be one graph.
+        limit: how many graphs one place may have. The default is that of `config`.
+    """
+
+    def __init__(
+        self,
+        program: Callable[..., Any],
+        backend: Any,
+        backend_name: str,
+        fullgraph: bool,
+        limit: int | None = None,
+    ) -> None:
+        self.program, self.backend, self.backend_name, self.fullgraph = program, backend, backend_name, fullgraph
+        self.limit = limit
+        self.cache: dict[Any, list[_Entry]] = {}
+        self.counts: dict[int, int] = {}
+        self.last_keys: dict[int, Any] = {}
+        self.is_limited = False
+        self.calls = 0
+        self.reasons: list[GraphCompileReason] = []
+        self.observers: list[Callable[..., None]] = []
+        _all.add(self)
+
+    def reset(self) -> None:
+        """Forget all graphs."""
+        self.cache.clear()
+        self.counts.clear()
+        self.last_keys.clear()
+        self.is_limited, self.calls = False, 0
+
+    def broken(self, reason: GraphCompileReason) -> None:
+        """Note that a graph ended before the function."""
+        counters["graph_break"][reason.reason] += 1
+        self.reasons.append(reason)
+        _log("graph_breaks", "Graph break in user code: %s%s", reason.reason, _text(reason.user_stack))
+
+    def compile_new(self, region: Region, key: Any, outputs: list[_Ref], reason: Any) -> _Entry:
+        """Compile the graph of a region, or run it as it is where limits or the stance say so."""
+        from ..compiler import _stance
+
+        plain = _Entry(outputs, _interpreted(region.calls, outputs))
+        code = getattr(self.program, "__code__", None) or getattr(
+            getattr(getattr(self.program, "__self__", None), "forward", None), "__code__", None
+        )
+        named = (
+            (code.co_filename, code.co_name, code.co_firstlineno) if code is not None else ("?", repr(self.program), 0)
+        )
+        if _stance.stance == "eager_on_recompile":
+            return plain
+        if _stance.stance == "fail_on_recompile":
+            raise RuntimeError(
+                "Detected recompile when torch.compile stance is 'fail_on_recompile'. "
+                f"filename: '{named[0]}', function name: '{named[1]}', line number: {named[2]}"
+            )
+        is_eager = _stance.stance == "eager_then_compile" and self.calls == 1
+        if is_eager:
+            return plain
+        count = self.counts.get(region.segment, 0)
+        if count:
+            why = _difference(self.last_keys.get(region.segment), key)
+            counters["recompiles"][why] += 1
+            _log("recompiles", "Recompiling function %s in %s:%d\n    %s", named[1], named[0], named[2], why)
+            if config.error_on_recompile:
+                raise exc.RecompileError(f"Recompiling function {named[1]} in {named[0]}:{named[2]}\n    {why}")
+        limit = config.limit() if self.limit is None else self.limit
+        if count >= limit:
+            if self.fullgraph:
+                raise exc.FailOnRecompileLimitHit("Hard failure due to fullgraph=True")
+            if config.fail_on_recompile_limit_hit:
+                raise exc.FailOnRecompileLimitHit("recompile_limit reached")
+            if not self.is_limited:
+                self.is_limited = True
+                import logging
+
+                logging.getLogger("torch._dynamo").warning(
+                    "torch._dynamo hit config.recompile_limit (%d)\n   function: '%s' (%s:%d)\n   last reason: %s\n"
+                    'To log all recompilation reasons, use TORCH_LOGS="recompiles".',
+                    limit,
+                    named[1],
+                    named[0],
+                    named[2],
+                    _difference(self.last_keys.get(region.segment), key),
+                )
+            return plain
+        self.counts[region.segment] = count + 1
+        self.last_keys[region.segment] = key
+        backend, name = self.backend, self.backend_name
+        if _stance.stance == "aot_eager_then_compile" and self.calls == 1:
+            from .backends.registry import lookup_backend
+
+            backend, name = lookup_backend("aot_eager"), "aot_eager"
+        elif _stance.backend is not None:
+            from .backends.registry import lookup_backend
+
+            backend = lookup_backend(_stance.backend)
+            name = getattr(backend, "__name__", str(backend))
+        started = time.perf_counter()
+        module = graph_module(region, outputs)
+        number = next(_graph_numbers)
+        module._backend_id = f"__compiled_fn_{number}"  # type: ignore[assignment]
+        module.meta["backend_id"] = f"__compiled_fn_{number}"
+        operations = sum(n.op.startswith("call") for n in module.graph.nodes)
+        counters["stats"]["calls_captured"] += operations
+        counters["stats"]["unique_graphs"] += 1
+        _log_graph(module, number)
+        for observer in self.observers:
+            observer(module, reason)
+        try:
+            with _under(region.first_settings):
+                fn = backend(module, list(region.inputs))
+            if not callable(fn):
+                raise AssertionError("compiler_fn did not return callable")
+        except exc.TorchDynamoException:
+            raise
+        except Exception as error:
+            if not config.suppress_errors:
+                raise exc.BackendCompilerFailed(name, error) from error
+            fn = plain.fn
+        counters["frames"]["total"] += 1
+        counters["frames"]["ok"] += 1
+        compile_times.setdefault("_compile.compile_inner", []).append(time.perf_counter() - started)
+        entry = _Entry(outputs, fn)
+        self.cache.setdefault(key, []).append(entry)
+        return entry
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        from ..compiler import _stance
+
+        if (
+            _stance.stance == "force_eager"
+            or _current.region is not None
+            or config.disable
+            or _C._torch_dispatch_modes()
+            or _fake._active() is not None
+        ):
+            # Within a region this function is a part of the outer one.
+            return self.program(*args, **kwargs)
+        self.calls += 1
+        region = Region(self, self.program, args, kwargs)
+        _current.region = region
+        _calls.depth += 1
+        try:
+            with region:
+                result = _run_program(self.program, args, kwargs)
+            region.end()
+        except BaseException:
+            # What the program did before the error is done.
+            if not self.fullgraph and region.calls:
+                with contextlib.suppress(exc.TorchDynamoException):
+                    region.end()
+            raise
+        finally:
+            _calls.depth -= 1
+            _current.region = None
+        return result
+
+
+def _run_program(program: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    # The user's frames end at the code of this function.
+    return program(*args, **kwargs)
+
+
+_all: weakref.WeakSet[Compiled] = weakref.WeakSet()
+#: Seconds by what was done.
+compile_times: dict[str, list[float]] = {}
+
+
+def reset() -> None:
+    """Forget the graphs of all compiled functions."""
+    for compiled in list(_all):
+        compiled.reset()
+    compile_times.clear()
+
+
+def _difference(before: Any, now: Any) -> str:
+    """Return what makes a graph another one than the last."""
+    if before is None:
+        return "first graph"
+    if before[1] != now[1]:
+        return "GLOBAL_STATE changed: gradients, autocast or the default dtype"
+    names = ("class", "dtype", "size", "stride", "device", "requires_grad")
+    inputs = 0
+    for a, b in zip(before[2], now[2]):
+        if b[0] == "input":
+            inputs += 1
+        if a == b:
+            continue
+        if a[0] == b[0] == "input":
+            for name, x, y in zip(names, a[1:], b[1:]):
+                if x != y:
+                    return f"tensor {inputs - 1}: {name} mismatch. expected {x}, actual {y}"
+        return f"call {getattr(b[0], '__name__', b[0])}: another function or another argument"
+    return "another number of calls, or another value is kept"
+
+
+# ---- logs
+
+
+def _log(artifact: str, text: str, *args: Any) -> None:
+    from .._logging import getArtifactLogger
+
+    getArtifactLogger("torch._dynamo", artifact).debug(text, *args)
+
+
+def _log_graph(module: GraphModule, number: int) -> None:
+    from .._logging import getArtifactLogger
+    from .._logging._internal import is_artifact_on
+
+    if is_artifact_on("graph_code"):
+        text = module.print_readable(print_output=False)
+        getArtifactLogger("torch._dynamo", "graph_code").debug(
+            "TRACED GRAPH\n ===== __compiled_fn_%d =====\n %s", number, text
+        )
+    if is_artifact_on("graph"):
+        rows = [f"{n.op:15} {n.name:20} {n._pretty_print_target(n.target)} {n.args} {n.kwargs}" for n in module.graph.nodes]
+        getArtifactLogger("torch._dynamo", "graph").debug(
+            "TRACED GRAPH\n __compiled_fn_%d\n%s", number, "\n".join(rows)
+        )
+
+
+def _before_seed() -> None:
+    """Run random functions that are recorded, before the state of the generator is read or set."""
+    region = current()
+    if region is not None and region.calls:
+        region.end("the state of the random generator")
+
+
+_function._region = current
+_random._before_state = _before_seed
