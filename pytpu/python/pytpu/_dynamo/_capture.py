@@ -1008,6 +1008,35 @@ def _log_graph(module: GraphModule, number: int) -> None:
         )
 
 
+class _Notice:
+    """Stands for a region: it notes each `torch.autograd.Function` that runs."""
+
+    paused = False
+    calls = ()
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+
+    def apply(self, func: Any, args: Any, kwargs: Any) -> Any:
+        self.names.append(func.__self__.__name__)
+        _current.region = None
+        try:
+            return func(*args, **kwargs)
+        finally:
+            _current.region = self  # type: ignore[assignment]
+
+
+@contextlib.contextmanager
+def noticing(names: list[str]) -> Iterator[None]:
+    """Return a block that adds the name of each `torch.autograd.Function` that runs to `names`."""
+    before = _current.region
+    _current.region = _Notice(names)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        _current.region = before
+
+
 def _before_seed() -> None:
     """Run random functions that are recorded, before the state of the generator is read or set."""
     region = current()

@@ -9,6 +9,7 @@ from typing import Any
 import pytpu as torch
 
 from ..utils import _pytree as pytree
+from . import _vjp
 from .partitioners import default_partition
 
 __all__ = [
@@ -76,6 +77,7 @@ class _Compiler:
         self.fw, self.bw = fw_compiler, bw_compiler or fw_compiler
         self.inference = inference_compiler or fw_compiler
         self.partition, self.decompositions = partition_fn, decompositions
+        self.has_no_grad = False
 
     def __call__(self, f: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
         """Return a function with the parameters of `f`, which returns a list of tensors."""
@@ -83,17 +85,51 @@ class _Compiler:
             return self._with_gradients(f, args)
         return self._plain(f, args)
 
-    def _trace(self, f: Callable[..., Any], args: Sequence[Any]) -> Any:
+    def _trace(self, f: Callable[..., Any], args: Sequence[Any], whole: bool = False) -> Any:
+        """Return the graph of operators. With `whole`, operators that PyTorch composes of others are one node."""
         from ..fx.experimental.proxy_tensor import make_fx
 
-        return make_fx(f, self.decompositions, "fake", _allow_non_fake_inputs=True)(*args)
+        make = make_fx(
+            f,
+            self.decompositions,
+            "fake",
+            _allow_non_fake_inputs=True,
+            pre_dispatch=whole,
+            record_module_stack=whole,
+        )
+        return make(*args)
+
+    def _forward(self, f: Callable[..., Any], args: Sequence[Any], whole: bool = False) -> Any:
+        """Return the graph of operators of aten."""
+        module = self._trace(f, args, whole)
+        missing = next((n.target for n in module.graph.nodes if getattr(n.target, "namespace", "") == "prims"), None)
+        if missing is None:
+            return module
+        if not whole:
+            return self._forward(f, args, True)
+        raise NotImplementedError(f"aot_autograd: {missing} is no operator of aten")
+
+    def _joint(self, f: Callable[..., Any], args: Sequence[Any]) -> Any:
+        """Return the graph of forward and its gradients, or `None` where operators do not show the gradients."""
+        try:
+            module = self._trace(f, args)
+        except Exception:  # noqa: BLE001 - gradients that cannot be described are taken operator by operator
+            return None
+        for node in module.graph.nodes:
+            if getattr(node.target, "namespace", "") == "prims":
+                return None
+            if node.op == "get_attr":
+                value = getattr(module, str(node.target), None)
+                if isinstance(value, torch.Tensor) and torch._C._is_fake(value):
+                    return None
+        return module
 
     def _plain(self, f: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
         def flat(*values: Any) -> Any:
             with torch.no_grad():
                 return tuple(f(*values))
 
-        module = self._trace(flat, [_leaf(a, False) for a in args])
+        module = self._forward(flat, [_leaf(a, False) for a in args])
         _log("Forward graph", module)
         compiled = self.inference(module, _examples(module))
 
@@ -107,7 +143,8 @@ class _Compiler:
         wanted = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and a.requires_grad]
         leaves = [_leaf(a, None) for a in args]
         # Find out which results have gradients.
-        shapes = self._described(f, leaves)
+        functions: list[str] = []
+        shapes = self._described(f, leaves, functions)
         if not any(has for _, has in shapes):
             return self._plain(f, args)
         differentiable = [i for i, (_, has) in enumerate(shapes) if has]
@@ -122,9 +159,18 @@ class _Compiler:
             )
             return (*results, *found)
 
-        module = self._trace(joint, [*leaves, *tangents])
         count = len(shapes)
-        forward, backward = self.partition(module, list(leaves), num_fwd_outputs=count)
+        module = self._joint(joint, [*leaves, *tangents])
+        if module is not None:
+            forward, backward = self.partition(module, list(leaves), num_fwd_outputs=count)
+        else:
+            if functions:
+                raise NotImplementedError(
+                    f"aot_autograd: the backward of {functions[0]}, a torch.autograd.Function, cannot be in a graph with "
+                    "the other operators of this function"
+                )
+            forward = self._forward(lambda *values: tuple(f(*values)), leaves, True)
+            forward, backward = _vjp.graphs(forward, wanted, differentiable, self.has_no_grad)
         _log("Forward graph", forward)
         _log("Backward graph", backward)
         compiled_fw = self.fw(forward, _examples(forward))
@@ -158,13 +204,17 @@ class _Compiler:
 
         return run
 
-    def _described(self, f: Callable[..., Any], args: Sequence[Any]) -> list[tuple[Any, bool]]:
-        """Return a description of each result, and whether it has gradients."""
+    def _described(self, f: Callable[..., Any], args: Sequence[Any], functions: list[str]) -> list[tuple[Any, bool]]:
+        """Return a description of each result, and whether it has gradients.
+
+        The names of `torch.autograd.Function` that run are added to `functions`.
+        """
+        from .._dynamo._capture import noticing
         from .._subclasses.fake_tensor import FakeTensorMode
 
         mode = FakeTensorMode(allow_non_fake_inputs=True)
         fakes = [mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in args]
-        with mode:
+        with mode, noticing(functions):
             results = f(*fakes)
         return [
             (r.detach(), r.requires_grad) if isinstance(r, torch.Tensor) else (r, False)
@@ -213,6 +263,8 @@ def aot_module_simplified(
         return (result,) if isinstance(result, torch.Tensor) else tuple(result)
 
     make = _Compiler(fw_compiler, bw_compiler, inference_compiler, partition_fn, decompositions)
+    if isinstance(mod, torch.fx.GraphModule):
+        make.has_no_grad = any(node.target is torch._C._set_grad_enabled for node in mod.graph.nodes)
     compiled = make(flat, [*weights.values(), *args])
 
     def forward(*runtime_args: Any) -> Any:
