@@ -26,6 +26,7 @@ from .._subclasses import fake_tensor as _fake
 from ..autograd import function as _function
 from ..compiler import _calls
 from ..fx import Graph, GraphModule
+from ..ops import OpOverload as _OpOverload
 from ..overrides import TorchFunctionMode
 from . import config, exc
 from .utils import counters
@@ -245,8 +246,32 @@ _PLAIN: list[Any] = [
 ]
 
 
+#: Classes of arguments that graphs hold beside numbers, strings and tensors.
+_CONSTANTS = frozenset((torch.dtype, torch.device, torch.memory_format, torch.layout))
+#: The dtypes of Python's classes.
+_DTYPES = {float: torch.float64, int: torch.int64, bool: torch.bool, complex: torch.complex128}
+
+
 class _NoDescription(Exception):
     """A value that the graph cannot hold."""
+
+
+_applications: weakref.WeakKeyDictionary[type, Any] = weakref.WeakKeyDictionary()
+
+
+def _applied(cls: Any) -> Callable[..., Any]:
+    """Return `apply` of a `torch.autograd.Function` as a function, which graphs can name."""
+    found: Any = _applications.get(cls)
+    if found is None:
+        apply = cls.apply
+
+        def found(*args: Any, **kwargs: Any) -> Any:
+            return apply(*args, **kwargs)
+
+        found.__name__ = found.__qualname__ = f"{cls.__name__}_apply"
+        found.__module__ = f"{cls.__module__}"
+        _applications[cls] = found
+    return found  # type: ignore[no-any-return]
 
 
 class Region(TorchFunctionMode):
@@ -275,8 +300,7 @@ class Region(TorchFunctionMode):
         self.made: list[tuple[Any, _Ref]] = []
         self.lifted: dict[int, Tensor] = {}
         self.originals: dict[int, Tensor] = {}
-        self.settings: tuple[Any, ...] | None = None
-        self.first_settings: tuple[Any, ...] = ()
+        self.settings = self.first_settings = _settings()
         self.count = 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -362,19 +386,20 @@ class Region(TorchFunctionMode):
         if kind.__module__ == "numpy" and hasattr(value, "tobytes"):
             copied = value.copy()
             return copied, (kind, str(value.dtype), value.shape, value.tobytes())
-        try:
-            hash(value)
-        except TypeError:
-            raise _NoDescription(f"an argument of class {kind.__name__}") from None
-        return value, (kind, value)
+        if kind is type and value in _DTYPES:
+            return _DTYPES[value], (kind, value)
+        if kind is torch.Size:
+            return value, (kind, tuple(value))
+        if kind is range:
+            return value, (kind, value)
+        if kind in _CONSTANTS or value is Ellipsis or isinstance(value, _OpOverload):
+            return value, (kind, value)
+        raise _NoDescription(f"an argument of class {kind.__name__}")
 
     def _ref(self, fake: Tensor) -> _Ref:
         found = self.values.get(id(fake))
         if found is None or found[0]() is not fake:
-            raise RuntimeError(
-                "torch.compile: a tensor within the compiled function was made by something that is no torch function, "
-                "so no graph can hold it. Move it into a function with torch.compiler.disable"
-            )
+            raise RuntimeError(_UNKNOWN)
         return found[1]
 
     def _track(self, result: Any, index: int, path: tuple[int, ...] = ()) -> Any:
@@ -411,7 +436,7 @@ class Region(TorchFunctionMode):
         prop = ""
         if name in ("__get__", "__set__", "__delete__"):
             prop = getattr(getattr(func, "__self__", None), "__name__", "")
-            if name != "__get__" and prop != "requires_grad":
+            if name != "__get__":
                 if prop in ("grad", "_grad") and len(args) > 1 and args[1] is None and not _C._is_fake(args[0]):
                     return func(*args, **kwargs)
                 return self.break_and_run(f"Assignment to Tensor.{prop}", func, args, kwargs)
@@ -421,13 +446,14 @@ class Region(TorchFunctionMode):
                 return func(*args, **kwargs)
         elif name in _READS:
             return self.break_and_run(f"Tensor.{name}" if hasattr(Tensor, name) else f"torch.{name}", func, args, kwargs)
+        elif kwargs.get("requires_grad") or (name == "requires_grad_" and (args[1:] or [True])[0]):
+            # A leaf collects gradients, so it must be the same object for the program and for autograd.
+            return self.break_and_run("a leaf that requires gradients", func, args, kwargs)
         settings = _settings()
-        if self.settings is None:
-            self.settings = self.first_settings = settings
-        elif settings != self.settings:
-            if settings[1:] != self.settings[1:]:
+        if settings[1:] != self.settings[1:]:
+            if any(call.target is not None for call in self.calls):
                 self.end("a block of autocast, inference mode or another default dtype")
-                self.settings = self.first_settings = settings
+            self.settings = self.first_settings = settings
         before = _C._set_fake_mode(True)
         self.paused = True
         try:
@@ -448,12 +474,16 @@ class Region(TorchFunctionMode):
                 return result
             encoded, key = self._encode(tuple(fake_args))
             encoded_kwargs, kwargs_key = self._encode(dict(fake_kwargs))
-            assert self.settings is not None
             if settings[0] != self.settings[0]:
                 self.calls.append(_Call(False, _C._set_grad_enabled, (settings[0],), {}, ""))
                 self.keys.append(("grad", settings[0]))
                 self.count += 1
                 self.settings = settings
+            if name in _RESHAPED:
+                if id(result) in self.originals:
+                    raise _NoDescription("an input, whose sizes change")
+                # The object has another value from now on.
+                name = name[:-1]
             is_method, target, encoded, encoded_kwargs = _node_of(func, name, prop, encoded, encoded_kwargs)
             tracked = self._track(result, self.count)
         except (_fake.DataDependentOutputException, _fake.DynamicOutputShapeException, _NoDescription) as error:
@@ -475,7 +505,7 @@ class Region(TorchFunctionMode):
         """Record a call of a `torch.autograd.Function`: the graph calls it, with its own backward."""
         if any(callable(a) and not isinstance(a, (Tensor, type)) for a in (*args, *kwargs.values())):
             return self.break_and_run("a torch.autograd.Function with a function among its arguments", func, args, kwargs)
-        return self.call(func, args, kwargs)
+        return self.call(_applied(func.__self__), args, kwargs)
 
     def _failed(self, error: Exception, func: Any, name: str, args: Any, kwargs: Any) -> Any:
         if isinstance(error, (_fake.DataDependentOutputException, _fake.DynamicOutputShapeException)):
@@ -529,8 +559,10 @@ class Region(TorchFunctionMode):
             finally:
                 self.paused = False
                 _calls.depth = depth
-            self.segment += 1
-        self._begin()
+                self.segment += 1
+                self._begin()
+        else:
+            self._begin()
 
     def _run(self, reason: GraphCompileReason | None) -> None:
         alive = []
@@ -579,6 +611,8 @@ def _unsupported(reason: str, frames: list[traceback.FrameSummary]) -> exc.Unsup
     )
 
 
+#: Methods that change the sizes of a tensor.
+_RESHAPED = frozenset("squeeze_ swapaxes_ swapdims_ t_ transpose_ unsqueeze_".split())
 #: Properties whose value is a tensor.
 _VIEWS = frozenset("T mT H mH data real imag".split())
 
@@ -594,11 +628,11 @@ def _has_tensor(value: Any) -> bool:
 def _node_of(func: Any, name: str, prop: str, args: Any, kwargs: Any) -> tuple[bool, Any, Any, Any]:
     """Return whether a call is one of a method, its target, and its arguments, in the form of PyTorch's graphs."""
     if prop:
-        if name == "__get__":
-            return False, getattr, (args[0], prop), {}
-        return True, "requires_grad_", (args[0], args[1]), {}
+        if prop == "data":
+            return True, "detach", args, {}
+        return False, getattr, (args[0], prop), {}
     is_method = isinstance(func, (types.MethodDescriptorType, types.WrapperDescriptorType)) or (
-        getattr(func, "__qualname__", "") == f"Tensor.{name}"
+        getattr(func, "__qualname__", "").removesuffix("_") == f"Tensor.{name}".removesuffix("_")
     )
     if not is_method or not hasattr(Tensor, name):
         return False, func, args, kwargs
@@ -747,7 +781,7 @@ def graph_module(region: Region, outputs: list[_Ref]) -> GraphModule:
         if call.line:
             made.meta["stack_trace"] = call.line
         nodes.append(made)
-    if region.settings is not None and region.settings[0] != region.first_settings[0]:
+    if region.settings[0] != region.first_settings[0]:
         graph.call_function(_C._set_grad_enabled, (region.first_settings[0],))
     graph.output(tuple(node(ref) for ref in outputs))
     made_module = GraphModule(torch.nn.Module(), graph)
@@ -933,6 +967,7 @@ class Compiled:
             with region:
                 result = _run_program(self.program, args, kwargs)
             region.end()
+            _check_results(result)
         except BaseException:
             # What the program did before the error is done.
             if not self.fullgraph and region.calls:
@@ -950,6 +985,23 @@ def _run_program(program: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     return program(*args, **kwargs)
 
 
+def _check_results(result: Any, depth: int = 0) -> None:
+    """Raise an error for results without elements."""
+    if isinstance(result, Tensor):
+        if _C._is_fake(result):
+            raise RuntimeError(_UNKNOWN)
+    elif depth < 4 and isinstance(result, (list, tuple)) and type(result) is not torch.Size:
+        for item in result:
+            _check_results(item, depth + 1)
+    elif depth < 4 and isinstance(result, dict):
+        for item in result.values():
+            _check_results(item, depth + 1)
+
+
+_UNKNOWN = (
+    "torch.compile: a tensor within the compiled function was made by something that is no torch function, so no graph "
+    "can hold it. Move it into a function with torch.compiler.disable"
+)
 _all: weakref.WeakSet[Compiled] = weakref.WeakSet()
 #: Seconds by what was done.
 compile_times: dict[str, list[float]] = {}

@@ -102,6 +102,8 @@ class _Compiler:
     def _forward(self, f: Callable[..., Any], args: Sequence[Any], whole: bool = False) -> Any:
         """Return the graph of operators of aten."""
         module = self._trace(f, args, whole)
+        if _has_fake_constants(module):
+            raise NotImplementedError("aot_autograd: a tensor of the function is the result of no operator of aten")
         missing = next((n.target for n in module.graph.nodes if getattr(n.target, "namespace", "") == "prims"), None)
         if missing is None:
             return module
@@ -118,11 +120,7 @@ class _Compiler:
         for node in module.graph.nodes:
             if getattr(node.target, "namespace", "") == "prims":
                 return None
-            if node.op == "get_attr":
-                value = getattr(module, str(node.target), None)
-                if isinstance(value, torch.Tensor) and torch._C._is_fake(value):
-                    return None
-        return module
+        return None if _has_fake_constants(module) else module
 
     def _plain(self, f: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
         def flat(*values: Any) -> Any:
@@ -220,6 +218,12 @@ class _Compiler:
             (r.detach(), r.requires_grad) if isinstance(r, torch.Tensor) else (r, False)
             for r in results
         ]
+
+
+def _has_fake_constants(module: Any) -> bool:
+    """Return whether a graph reads a value that none of its nodes computes."""
+    values = [getattr(module, str(node.target), None) for node in module.graph.find_nodes(op="get_attr")]
+    return any(isinstance(value, torch.Tensor) and torch._C._is_fake(value) for value in values)
 
 
 def _leaf(value: Any, requires_grad: bool | None) -> Any:

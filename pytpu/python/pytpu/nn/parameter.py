@@ -45,6 +45,15 @@ class _ParameterMeta(_C._TensorMeta):
         return cls is Parameter and isinstance(instance, torch.Tensor) and getattr(instance, "_is_param", False)
 
 
+def _end_graph() -> None:
+    """Give values to what a compiled function has recorded: a parameter must have elements of its own."""
+    from ..compiler import _region
+
+    region = _region()
+    if region is not None:
+        region.end("a Parameter made of a result")
+
+
 class Parameter(torch.Tensor, metaclass=_ParameterMeta):
     """A tensor that a module registers as a parameter when it is assigned to an attribute.
 
@@ -69,6 +78,8 @@ class Parameter(torch.Tensor, metaclass=_ParameterMeta):
         if data is None:
             data = torch.empty(0)
         if type(data) is torch.Tensor or type(data) is Parameter:
+            if torch._C._is_fake(data):
+                _end_graph()
             return torch.Tensor._make_subclass(cls, data, requires_grad)
         if not isinstance(data, torch.Tensor):
             raise TypeError(f"Parameter data must be a torch.Tensor, but got {type(data).__name__}")
