@@ -242,5 +242,8 @@ def _show_unread_error():
 
 _atexit.register(_show_unread_error)
 
+if "TORCH_LOGS" in _os.environ:
+    _importlib.import_module("._logging._internal", __package__).init_logs()
+
 # This comes last: `__name__` becomes "torch" here.
 _as_torch.finish()

@@ -383,9 +383,6 @@ class Region(TorchFunctionMode):
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             items = [self._encode(v) for v in value]
             return kind(*[v for v, _ in items]), (kind, tuple([k for _, k in items]))
-        if kind.__module__ == "numpy" and hasattr(value, "tobytes"):
-            copied = value.copy()
-            return copied, (kind, str(value.dtype), value.shape, value.tobytes())
         if kind is type and value in _DTYPES:
             return _DTYPES[value], (kind, value)
         if kind is torch.Size:
@@ -449,6 +446,9 @@ class Region(TorchFunctionMode):
         elif kwargs.get("requires_grad") or (name == "requires_grad_" and (args[1:] or [True])[0]):
             # A leaf collects gradients, so it must be the same object for the program and for autograd.
             return self.break_and_run("a leaf that requires gradients", func, args, kwargs)
+        elif name in _OF_VALUES and any(hasattr(a, "__array__") and not isinstance(a, Tensor) for a in args):
+            # A tensor of an array is an input of the graph.
+            return func(*args, **kwargs)
         settings = _settings()
         if settings[1:] != self.settings[1:]:
             if any(call.target is not None for call in self.calls):
@@ -611,6 +611,8 @@ def _unsupported(reason: str, frames: list[traceback.FrameSummary]) -> exc.Unsup
     )
 
 
+#: Functions that make tensors of arrays.
+_OF_VALUES = frozenset("as_tensor asarray from_numpy tensor".split())
 #: Methods that change the sizes of a tensor.
 _RESHAPED = frozenset("squeeze_ swapaxes_ swapdims_ t_ transpose_ unsqueeze_".split())
 #: Properties whose value is a tensor.

@@ -143,7 +143,7 @@ def _apply(chosen, artifacts):
 def help_message(verbose=False):
     """Return the text of ``TORCH_LOGS=help``. With `verbose` it lists all artifacts."""
     shown = sorted(_ARTIFACTS) if verbose else sorted(_DESCRIPTIONS)
-    rows = ["all", *sorted(_COMPONENTS), *(f"{name:30}\t{_DESCRIPTIONS.get(name, '')}".rstrip() for name in shown)]
+    rows = [*sorted(_COMPONENTS), *(f"{name:30}\t{_DESCRIPTIONS.get(name, '')}".rstrip() for name in shown)]
     heading = "All registered names" if verbose else "Visible registered names (use TORCH_LOGS='+help' for full list)"
     return f"""
 TORCH_LOGS Info
@@ -172,7 +172,7 @@ Examples:
 
 
 def _invalid(settings):
-    valid = ", ".join(sorted(["all", *_COMPONENTS, *_ARTIFACTS]))
+    valid = ", ".join(sorted([*_COMPONENTS, *_ARTIFACTS]))
     return f"""
 Invalid log settings: {settings}, must be a comma separated list of fully
 qualified module names, registered log names or registered artifact names.

@@ -92,9 +92,9 @@ def aot_eager_default_partitioner(gm: Any, fake_tensor_inputs: Any, **kwargs: An
 @register_backend
 def aot_eager_decomp_partition(gm: Any, fake_tensor_inputs: Any, **kwargs: Any) -> Any:
     """Do as `aot_eager`, with operators taken apart as ``torch.export`` does."""
-    from ..._decomp import core_aten_decompositions
+    from ...export import default_decompositions
 
-    return aot_autograd(fw_compiler=boxed_nop, decompositions=core_aten_decompositions())(gm, fake_tensor_inputs)
+    return aot_autograd(fw_compiler=boxed_nop, decompositions=default_decompositions())(gm, fake_tensor_inputs)
 
 
 @dataclasses.dataclass
