@@ -53,6 +53,15 @@ def default_partition(
     for node in nodes:
         if any(used in late for used in node.all_input_nodes) and node is not output:
             late.add(node)
+    inner = [n for n in nodes if n.op not in ("placeholder", "output")]
+    writes = any(str(n.target).split(".")[1].endswith("_") for n in inner if n.op == "call_function" and "." in str(n.target))
+    if not writes:
+        # What only backward needs is computed there. After a write, its operands would have other elements.
+        needed = {r for r in of_forward if isinstance(r, Node)}
+        for node in reversed(inner):
+            if node in needed:
+                needed.update(node.all_input_nodes)
+        late.update(n for n in inner if n not in needed)
     reads = [used for n in nodes if n in late for used in n.all_input_nodes]
     reads += [g for g in gradients if isinstance(g, Node)]
     # Attributes are read again in backward.
@@ -60,7 +69,7 @@ def default_partition(
 
     forward, env = Graph(), {}
     for node in nodes:
-        if node not in late and node is not output and node not in tangents:
+        if (node not in late or node.op == "get_attr") and node is not output and node not in tangents:
             env[node] = forward.node_copy(node, lambda n: env[n])
     outputs = [env[r] if isinstance(r, Node) else r for r in of_forward]
     forward.output(tuple([*outputs, *(env[n] for n in saved)]))
@@ -71,8 +80,9 @@ def default_partition(
         made.meta.update(node.meta)
         back[node] = made
     for node in nodes:
-        if node.op == "get_attr" and node in reads:
-            back[node] = backward.node_copy(node)
+        if node.op == "get_attr":
+            if node in reads:
+                back[node] = backward.node_copy(node)
         elif node in late and node not in tangents:
             back[node] = backward.node_copy(node, lambda n: back[n])
     backward.output(tuple(back[g] if isinstance(g, Node) else g for g in gradients))
