@@ -243,6 +243,7 @@ def compile(
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
     if backend == "inductor" and mode is not None and mode not in _COMPILE_MODES:
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_COMPILE_MODES)}")
+    found: Callable[..., Any] | None
     if not callable(backend) and backend not in _USUAL:
         from ._dynamo.backends.registry import lookup_backend
 

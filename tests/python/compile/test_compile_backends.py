@@ -110,6 +110,7 @@ def test_the_result_of_a_backend_is_what_runs():
         return gm.forward
 
     assert torch.compile(lambda x: x + 5, backend=backend)(torch.full((2,), 3.0)).tolist() == [15, 15]
+
     # A function of a list is one that may empty it.
     def boxed(gm, example_inputs):
         def run(args):
@@ -132,7 +133,7 @@ def test_reads_end_graphs():
         y = y + 1 if y.sum() > 0 else y - 1
         return y * y.max().item(), [float(v) for v in y]
 
-    assert f(torch.ones(2))[0].tolist() == [9, 9] and f(-torch.ones(2)) [1] == [-3, -3]
+    assert f(torch.ones(2))[0].tolist() == [9, 9] and f(-torch.ones(2))[1] == [-3, -3]
     assert counter.frame_count >= 3
     with pytest.raises(torch._dynamo.exc.Unsupported, match=r"(?s)Tensor.__bool__.*test_compile_backends.py"):
         torch.compile(lambda x: 1 if x.sum() > 0 else 2, backend="eager", fullgraph=True)(torch.ones(2))

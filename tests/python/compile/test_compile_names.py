@@ -98,7 +98,9 @@ def test_stances():
         assert fast(torch.ones(1)).item() == 2
     with (
         torch.compiler.set_stance("fail_on_recompile"),
-        pytest.raises(RuntimeError, match=r"Detected recompile when torch.compile stance is 'fail_on_recompile'. filen"),
+        pytest.raises(
+            RuntimeError, match=r"Detected recompile when torch.compile stance is 'fail_on_recompile'. filen"
+        ),
     ):
         fast(torch.ones(1))
     assert counter.frame_count == 0

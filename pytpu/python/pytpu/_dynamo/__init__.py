@@ -195,9 +195,7 @@ def explain(f: Any, *extra_args: Any, **extra_kwargs: Any) -> Any:
             f"{name}, {', '.join(f'{t:.4f}' for t in spent)}" for name, spent in _capture.compile_times.items()
         )
         reset()
-        return ExplainOutput(
-            graphs, len(graphs), len(graphs) - 1, compiled.reasons, sum(map(len, ops)), ops, [], times
-        )
+        return ExplainOutput(graphs, len(graphs), len(graphs) - 1, compiled.reasons, sum(map(len, ops)), ops, [], times)
 
     if extra_args or extra_kwargs:
         return inner(*extra_args, **extra_kwargs)

@@ -442,7 +442,9 @@ class Region(TorchFunctionMode):
                     return func(*[self._known(a) for a in args], **kwargs)
                 return func(*args, **kwargs)
         elif name in _READS:
-            return self.break_and_run(f"Tensor.{name}" if hasattr(Tensor, name) else f"torch.{name}", func, args, kwargs)
+            return self.break_and_run(
+                f"Tensor.{name}" if hasattr(Tensor, name) else f"torch.{name}", func, args, kwargs
+            )
         elif kwargs.get("requires_grad") or (name == "requires_grad_" and (args[1:] or [True])[0]):
             # A leaf collects gradients, so it must be the same object for the program and for autograd.
             return self.break_and_run("a leaf that requires gradients", func, args, kwargs)
@@ -488,7 +490,7 @@ class Region(TorchFunctionMode):
             tracked = self._track(result, self.count)
         except (_fake.DataDependentOutputException, _fake.DynamicOutputShapeException, _NoDescription) as error:
             failure: Exception = error
-        except Exception as error:  # noqa: BLE001 - whatever a function raises, the program sees it from the real call
+        except Exception as error:
             failure = error
         else:
             self.calls.append(_Call(is_method, target, encoded, encoded_kwargs, _place()))
@@ -504,7 +506,9 @@ class Region(TorchFunctionMode):
     def apply(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Record a call of a `torch.autograd.Function`: the graph calls it, with its own backward."""
         if any(callable(a) and not isinstance(a, (Tensor, type)) for a in (*args, *kwargs.values())):
-            return self.break_and_run("a torch.autograd.Function with a function among its arguments", func, args, kwargs)
+            return self.break_and_run(
+                "a torch.autograd.Function with a function among its arguments", func, args, kwargs
+            )
         return self.call(_applied(func.__self__), args, kwargs)
 
     def _failed(self, error: Exception, func: Any, name: str, args: Any, kwargs: Any) -> Any:
@@ -1056,7 +1060,9 @@ def _log_graph(module: GraphModule, number: int) -> None:
             "TRACED GRAPH\n ===== __compiled_fn_%d =====\n %s", number, text
         )
     if is_artifact_on("graph"):
-        rows = [f"{n.op:15} {n.name:20} {n._pretty_print_target(n.target)} {n.args} {n.kwargs}" for n in module.graph.nodes]
+        rows = [
+            f"{n.op:15} {n.name:20} {n._pretty_print_target(n.target)} {n.args} {n.kwargs}" for n in module.graph.nodes
+        ]
         getArtifactLogger("torch._dynamo", "graph").debug(
             "TRACED GRAPH\n __compiled_fn_%d\n%s", number, "\n".join(rows)
         )

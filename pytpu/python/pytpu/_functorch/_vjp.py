@@ -7,7 +7,7 @@ node of the backward graph asks autograd for the gradient of one operator of the
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytpu as torch
@@ -16,9 +16,10 @@ from ..fx import Graph, GraphModule, Node
 from ..fx.node import map_arg
 
 _RANDOM = frozenset(
-    "alpha_dropout alpha_dropout_ feature_alpha_dropout feature_alpha_dropout_ feature_dropout_ fractional_max_pool2d "
-    "fractional_max_pool3d native_dropout bernoulli bernoulli_ cauchy_ dropout dropout_ exponential_ feature_dropout geometric_ log_normal_ multinomial "
-    "normal normal_ poisson rand_like randint_like randn_like random_ rrelu rrelu_ rrelu_with_noise uniform_".split()
+    "alpha_dropout alpha_dropout_ bernoulli bernoulli_ cauchy_ dropout dropout_ exponential_ feature_alpha_dropout "
+    "feature_alpha_dropout_ feature_dropout feature_dropout_ fractional_max_pool2d fractional_max_pool3d geometric_ "
+    "log_normal_ multinomial native_dropout normal normal_ poisson rand_like randint_like randn_like random_ rrelu "
+    "rrelu_ rrelu_with_noise uniform_".split()
 )
 
 
@@ -159,6 +160,18 @@ _OF_SIZES = frozenset(
 )
 
 
+def _operands(value: Any) -> list[Node]:
+    """Return the nodes of arguments, in the order of `_tensors`."""
+    found: list[Node] = []
+
+    def note(node: Node) -> Node:
+        found.append(node)
+        return node
+
+    map_arg(value, note)
+    return found
+
+
 def graphs(
     module: GraphModule, wanted: Sequence[int], differentiable: Sequence[int], has_no_grad: bool
 ) -> tuple[GraphModule, GraphModule]:
@@ -239,13 +252,18 @@ def graphs(
         name = _name(node)
         if _draws(node):
             raise NotImplementedError(f"aot_autograd: the gradient of {node.target}, which draws random numbers")
-        operands: list[Node] = []
-        map_arg((node.args, node.kwargs), lambda n: operands.append(n) or n)  # type: ignore[func-returns-value]
+        operands = _operands((node.args, node.kwargs))
         places = [k for k, operand in enumerate(operands) if operand in needs]
         call = backward.create_node(
             "call_function",
             operator_gradient,
-            (str(node.target), tuple(places), given, map_arg(node.args, lambda n: made[n]), map_arg(dict(node.kwargs), lambda n: made[n])),
+            (
+                str(node.target),
+                tuple(places),
+                given,
+                map_arg(node.args, lambda n: made[n]),
+                map_arg(dict(node.kwargs), lambda n: made[n]),
+            ),
             name=f"{name}_backward",
         )
         for k, place in enumerate(places):

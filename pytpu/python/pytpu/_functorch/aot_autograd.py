@@ -115,7 +115,7 @@ class _Compiler:
         """Return the graph of forward and its gradients, or `None` where operators do not show the gradients."""
         try:
             module = self._trace(f, args)
-        except Exception:  # noqa: BLE001 - gradients that cannot be described are taken operator by operator
+        except Exception:
             return None
         for node in module.graph.nodes:
             if getattr(node.target, "namespace", "") == "prims":
@@ -164,8 +164,8 @@ class _Compiler:
         else:
             if functions:
                 raise NotImplementedError(
-                    f"aot_autograd: the backward of {functions[0]}, a torch.autograd.Function, cannot be in a graph with "
-                    "the other operators of this function"
+                    f"aot_autograd: the backward of {functions[0]}, a torch.autograd.Function, cannot be in a graph "
+                    "with the other operators of this function"
                 )
             forward = self._forward(lambda *values: tuple(f(*values)), leaves, True)
             forward, backward = _vjp.graphs(forward, wanted, differentiable, self.has_no_grad)
@@ -189,9 +189,7 @@ class _Compiler:
             @staticmethod
             def backward(ctx: Any, *grads: Any) -> Any:
                 if torch.is_grad_enabled():
-                    raise RuntimeError(
-                        "torch.compile with aot_autograd does not currently support double backward"
-                    )
+                    raise RuntimeError("torch.compile with aot_autograd does not currently support double backward")
                 given = [grads[i] for i in differentiable]
                 found = _call(compiled_bw, [*ctx.saved_tensors, *given])
                 by_place = dict(zip(wanted, found))
@@ -214,10 +212,7 @@ class _Compiler:
         fakes = [mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in args]
         with mode, noticing(functions):
             results = f(*fakes)
-        return [
-            (r.detach(), r.requires_grad) if isinstance(r, torch.Tensor) else (r, False)
-            for r in results
-        ]
+        return [(r.detach(), r.requires_grad) if isinstance(r, torch.Tensor) else (r, False) for r in results]
 
 
 def _has_fake_constants(module: Any) -> bool:

@@ -30,9 +30,7 @@ def get_default_op_list() -> OpTypes:
     return OpTypes({getattr(ops.aten, name) for name in names.split() if hasattr(ops.aten, name)})
 
 
-def default_partition(
-    joint_module: Any, _joint_inputs: Any, *, num_fwd_outputs: int, **_: Any
-) -> tuple[Any, Any]:
+def default_partition(joint_module: Any, _joint_inputs: Any, *, num_fwd_outputs: int, **_: Any) -> tuple[Any, Any]:
     """Return the graphs of forward and of backward. Forward also returns what backward reads.
 
     Args:
@@ -45,7 +43,7 @@ def default_partition(
     nodes = list(joint_module.graph.nodes)
     inputs = [n for n in nodes if n.op == "placeholder"]
     count = len(_joint_inputs[0] if isinstance(_joint_inputs, tuple) else _joint_inputs)
-    primals, tangents = inputs[:count], inputs[count:]
+    tangents = inputs[count:]
     output = nodes[-1]
     results = list(output.args[0])
     of_forward, gradients = results[:num_fwd_outputs], results[num_fwd_outputs:]
@@ -54,7 +52,9 @@ def default_partition(
         if any(used in late for used in node.all_input_nodes) and node is not output:
             late.add(node)
     inner = [n for n in nodes if n.op not in ("placeholder", "output")]
-    writes = any(str(n.target).split(".")[1].endswith("_") for n in inner if n.op == "call_function" and "." in str(n.target))
+    writes = any(
+        str(n.target).split(".")[1].endswith("_") for n in inner if n.op == "call_function" and "." in str(n.target)
+    )
     if not writes:
         # What only backward needs is computed there. After a write, its operands would have other elements.
         needed = {r for r in of_forward if isinstance(r, Node)}

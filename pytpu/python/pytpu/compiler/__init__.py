@@ -211,9 +211,7 @@ def substitute_in_graph(
             if len(original.parameters) != len(given.parameters) or any(
                 (a.name, a.kind) != (b.name, b.kind) for a, b in pairs
             ):
-                raise TypeError(
-                    f"Signature mismatch between {original_fn} and {traceable_fn}: {original} != {given}"
-                )
+                raise TypeError(f"Signature mismatch between {original_fn} and {traceable_fn}: {original} != {given}")
         return traceable_fn
 
     return decorate
