@@ -134,7 +134,7 @@ $(VENV)/.check: Makefile $(VENV)/.made
 
 $(VENV)/.tools: Makefile pyproject.toml $(VENV)/.made
 	$(PY) -m pip install --quiet --disable-pip-version-check \
-		'maturin>=1.9,<2' 'mpich>=5,<6;sys_platform=="linux"' 'mypy==$(MYPY)' 'numpy>=1.26,<3' 'pillow>=10' 'pytest>=8,<10' 'pytest-xdist>=3.6,<4' 'scikit-learn>=1.4,<2' 'tensorboard>=2.15,<3' \
+		'maturin>=1.9,<2' 'mpich>=5,<6;sys_platform=="linux"' 'mypy==$(MYPY)' 'numpy>=1.26,<3' 'onnx>=1.17,<2' 'onnxruntime>=1.20,<2' 'pillow>=10' 'pytest>=8,<10' 'pytest-xdist>=3.6,<4' 'scikit-learn>=1.4,<2' 'tensorboard>=2.15,<3' \
 		'xla-cpu-pjrt>=0.0.1,<0.1' \
 		'jax==$(JAX);python_version>="3.11"' 'jaxlib==$(JAX);python_version>="3.11"' 'libtpu==$(LIBTPU);python_version>="3.11"'
 	@touch $@

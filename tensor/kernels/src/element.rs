@@ -68,8 +68,8 @@ impl std::fmt::Debug for Bool {
 }
 
 macro_rules! element {
-    ($($t:ty, $d:ident $(, $is_plain:literal)?, |$a:ident| $from_f64:expr, |$b:ident| $to_f64:expr, |$c:ident| $from_i64:expr,
-        |$e:ident| $to_i64:expr;)*) => {$(
+    ($($t:ty, $d:ident $(, $is_plain:literal)?, |$a:ident| $from_f64:expr, |$b:ident| $to_f64:expr,
+        |$c:ident| $from_i64:expr, |$e:ident| $to_i64:expr;)*) => {$(
         impl Element for $t {
             const DTYPE: DType = DType::$d;
             $(const IS_PLAIN: bool = $is_plain;)?
@@ -146,7 +146,8 @@ macro_rules! for_any_dtype {
 macro_rules! for_dtype {
     ($dtype:expr, $T:ident => $body:expr) => {
         $crate::for_types!($dtype, $T => $body,
-            [Bool $crate::Bool, U8 u8, I8 i8, I16 i16, I32 i32, I64 i64, F16 $crate::f16, BF16 $crate::bf16, F32 f32, F64 f64],
+            [Bool $crate::Bool, U8 u8, I8 i8, I16 i16, I32 i32, I64 i64, F16 $crate::f16, BF16 $crate::bf16, F32 f32,
+             F64 f64],
             other => $crate::refuse_complex(other))
     };
 }

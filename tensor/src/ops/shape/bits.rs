@@ -146,8 +146,8 @@ impl Tensor {
     /// There is no gradient.
     ///
     /// # Errors
-    /// `Runtime` if the bytes do not divide into elements of that dtype, and for a view of conjugates or negatives. Host
-    /// memory that is not aligned for `dtype` is copied, with a warning.
+    /// `Runtime` if the bytes do not divide into elements of that dtype, and for a view of conjugates or negatives.
+    /// Host memory that is not aligned for `dtype` is copied, with a warning.
     pub fn view_dtype(&self, dtype: DType) -> Result<Tensor> {
         for (marked, what) in
             [(self.is_conj(), "conjugate view tensors"), (self.is_neg(), "tensors with negative bit set")]
