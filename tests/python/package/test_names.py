@@ -2,7 +2,6 @@
 
 import importlib.machinery
 import pickle
-import subprocess
 import sys
 import threading
 import types
