@@ -45,7 +45,8 @@ thread_local! {
 fn watch(on: bool) {
     let before = if on { REASONS.fetch_add(1, Relaxed) } else { REASONS.fetch_sub(1, Relaxed) };
     foreign::watch(on);
-    if (before == 0) == on {
+    let is_first_or_last = before == usize::from(!on);
+    if is_first_or_last {
         tensor_type::note_dispatch(on);
     }
 }

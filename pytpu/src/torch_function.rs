@@ -92,23 +92,6 @@ unsafe fn type_overrides(o: *mut PyObject) -> bool {
     }
 }
 
-/// Return whether a class has said that its objects take no calls over, as `Parameter` has.
-///
-/// # Safety
-/// `o` is an object; the GIL is held.
-unsafe fn is_disabled(o: *mut PyObject) -> bool {
-    // SAFETY: `o` is an object, and the GIL is held.
-    unsafe {
-        let f = PyObject_GetAttr(Py_TYPE(o).cast(), NAME.load(Relaxed));
-        if f.is_null() {
-            PyErr_Clear();
-            return false;
-        }
-        Py_DECREF(f);
-        f == DISABLED.load(Relaxed)
-    }
-}
-
 /// Call the override of the first of `operands` that takes the call over.
 ///
 /// `args` and `kwargs` are those of the call. Subclasses come before their bases, else left before right.
@@ -222,9 +205,7 @@ fn ask<'py>(
     // SAFETY: the `Bound` keeps the object alive.
     let wants_call = |o: &Bound<'py, PyAny>| unsafe { type_overrides(o.as_ptr()) };
     // SAFETY: the `Bound` keeps the object alive.
-    let is_reported = |o: &Bound<'py, PyAny>| unsafe {
-        with_tensors && tensor_type::is_tensor(o.as_ptr()) && !is_disabled(o.as_ptr())
-    };
+    let is_reported = |o: &Bound<'py, PyAny>| with_tensors && unsafe { tensor_type::is_tensor(o.as_ptr()) };
     for o in operands {
         if !(wants_call(o) || is_reported(o)) || order.iter().any(|p| p.get_type().is(o.get_type())) {
             continue;

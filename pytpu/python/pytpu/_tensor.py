@@ -887,7 +887,9 @@ def __torch_function__(
     """Call the function, and convert the result to this subclass."""
     if kwargs is None:
         kwargs = {}
-    if not all(issubclass(cls, t) for t in types):
+    # Classes such as `Parameter` take no calls over, so they refuse none.
+    disabled = _C._disabled_torch_function_impl
+    if not all(issubclass(cls, t) or t.__torch_function__ is disabled for t in types):
         return NotImplemented
     _C._refuse_pytorch(func, tuple(args), kwargs)
     before = _C._set_torch_function_disabled(1)

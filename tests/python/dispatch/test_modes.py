@@ -98,6 +98,16 @@ def test_inner_modes_come_first_and_see_nothing_of_their_own():
     assert _get_current_dispatch_mode() is None
 
 
+def test_an_outer_mode_sees_operators_after_an_inner_one_has_ended():
+    x = torch.ones(2, 2)
+    with Log() as outer:
+        with Log():
+            pass
+        x[0]
+        x + x
+    assert outer.names == ["aten.select.int", "aten.add.Tensor"]
+
+
 def test_a_mode_may_answer_with_another_value():
     class Twice(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):

@@ -254,10 +254,11 @@ def test_storage_of_another_dtype_is_refused():
         torch.ones(2).set_(torch.ones(2, dtype=torch.float64))
 
 
-def test_truth_values_of_other_bytes_are_copied_with_a_warning():
-    with pytest.warns(UserWarning, match="gives a copy"):
-        t = torch.tensor([2, 0], dtype=torch.uint8).view(torch.bool)
-    assert t.tolist() == [True, False]
+def test_truth_values_of_other_bytes_are_viewed():
+    x = torch.tensor([2, 0], dtype=torch.uint8)
+    t = x.view(torch.bool)
+    x[1] = 3
+    assert t.tolist() == [True, True]
 
 
 def test_one_element_tensors_in_a_list_are_numbers():
