@@ -126,7 +126,7 @@ pub fn item(x: &Tensor) -> Outcome<Option<Scalar>> {
     })
 }
 
-/// Run `f` with calls that are offered to nobody, such as those that show the elements of a tensor.
+/// Run `f` while no mode and no class gets calls. Code that shows the elements of a tensor needs this.
 pub fn unseen<R>(f: impl FnOnce() -> R) -> R {
     struct Before(bool);
     impl Drop for Before {

@@ -91,6 +91,7 @@ replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor
 replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor
 replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor
 resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)
+record_stream(Tensor(a!) self, Stream s) -> ()
 resize_as_(Tensor(a!) self, Tensor the_template, *, MemoryFormat? memory_format=None) -> Tensor(a!)
 scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
 size(Tensor self) -> int[]
@@ -282,6 +283,15 @@ def _constrain_size(size: Any, *, min: int | None = None, max: int | None = None
 # ---- neural networks
 
 
+def _local_scalar_dense(self: Tensor) -> Any:
+    # Reading an element is itself offered to modes under this name.
+    before = _C._set_torch_dispatch_disabled(True)
+    try:
+        return self.item()
+    finally:
+        _C._set_torch_dispatch_disabled(before)
+
+
 def _softmax(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
     return torch.softmax(self, dim, dtype=torch.float32 if half_to_float else None)
 
@@ -434,7 +444,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "_linalg_eigh": _linalg_eigh,
     "_linalg_slogdet": _linalg_slogdet,
     "_linalg_svd": _linalg_svd,
-    "_local_scalar_dense": lambda self: self.item(),
+    "_local_scalar_dense": _local_scalar_dense,
     "_log_softmax": _log_softmax,
     "_pdist_forward": _pdist_forward,
     "_prelu_kernel": _prelu_kernel,
@@ -470,6 +480,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "random": _filled("random_"),
     **{f"reflection_pad{n}d": _padded("reflect") for n in (1, 2, 3)},
     **{f"replication_pad{n}d": _padded("replicate") for n in (1, 2, 3)},
+    "record_stream": lambda self, s: None,
     "scalar_tensor": _scalar_tensor,
     "sym_constrain_range": _constrain,
     "sym_constrain_range_for_size": _constrain_size,

@@ -7,7 +7,7 @@ PyTorch's (`_schema.py`).
 
 import sys
 
-from . import _C, _aten, _schema as _schemas_of_text, _torch_dispatch
+from . import _C, _aten_gradients, _schema as _schemas_of_text, _torch_dispatch
 
 
 class _Unique:
@@ -169,14 +169,14 @@ def _schemas_of_python(name):
     """Return the schemas of an operator of aten that is no row, or ``None``."""
     from . import _aten_methods
 
-    return _aten.SCHEMAS.get(name) or _aten_methods.SCHEMAS.get(name)
+    return _aten_gradients.SCHEMAS.get(name) or _aten_methods.SCHEMAS.get(name)
 
 
 def _python_op(name):
     """Return the function of an operator of aten that Python computes, or ``None``."""
     from . import _aten_methods
 
-    return getattr(_aten, name, None) if name in _aten.SCHEMAS else _aten_methods.find(name)
+    return getattr(_aten_gradients, name, None) if name in _aten_gradients.SCHEMAS else _aten_methods.find(name)
 
 
 def _rare_op(name):

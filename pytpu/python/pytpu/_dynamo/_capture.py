@@ -129,7 +129,7 @@ class _Entry:
 class _Current(threading.local):
     """The region of a thread."""
 
-    region: Region | None = None
+    region: Region | _Notice | None = None
 
 
 _current = _Current()
@@ -265,13 +265,13 @@ def _applied(cls: Any) -> Callable[..., Any]:
     if found is None:
         apply = cls.apply
 
-        def found(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
             return apply(*args, **kwargs)
 
-        found.__name__ = found.__qualname__ = f"{cls.__name__}_apply"
-        found.__module__ = f"{cls.__module__}"
-        _applications[cls] = found
-    return found  # type: ignore[no-any-return]
+        call.__name__ = call.__qualname__ = f"{cls.__name__}_apply"
+        call.__module__ = f"{cls.__module__}"
+        found = _applications[cls] = call
+    return found
 
 
 class Region(TorchFunctionMode):
@@ -1083,14 +1083,14 @@ class _Notice:
         try:
             return func(*args, **kwargs)
         finally:
-            _current.region = self  # type: ignore[assignment]
+            _current.region = self
 
 
 @contextlib.contextmanager
 def noticing(names: list[str]) -> Iterator[None]:
     """Return a block that adds the name of each `torch.autograd.Function` that runs to `names`."""
     before = _current.region
-    _current.region = _Notice(names)  # type: ignore[assignment]
+    _current.region = _Notice(names)
     try:
         yield
     finally:

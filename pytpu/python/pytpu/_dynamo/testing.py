@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytpu as torch
@@ -113,14 +113,12 @@ def normalize_gm(gm_str: str) -> str:
 def reduce_to_scalar_loss(out: Any) -> Any:
     """Return one number of a nested result, for backward."""
     if isinstance(out, torch.Tensor):
-        return out.sum() / out.numel()
-    if isinstance(out, (list, tuple)):
-        return sum(reduce_to_scalar_loss(x) for x in out) / len(out)
-    if hasattr(out, "logits"):
-        return reduce_to_scalar_loss(out.logits)
-    if isinstance(out, dict):
-        return sum(reduce_to_scalar_loss(x) for x in out.values()) / len(out)
-    raise NotImplementedError("Don't know how to reduce", type(out))
+        return out.sum() / out.numel()  # the mean, of integers too
+    parts = [out.logits] if hasattr(out, "logits") else out.values() if isinstance(out, dict) else out
+    if not isinstance(parts, Iterable):
+        raise NotImplementedError("Don't know how to reduce", type(out))
+    losses = [reduce_to_scalar_loss(part) for part in parts]
+    return sum(losses) / len(losses)
 
 
 def rand_strided(size: Any, stride: Any, dtype: Any = torch.float32, device: Any = "cpu", extra_size: int = 0) -> Any:

@@ -148,22 +148,16 @@ def help_message(verbose=False):
     return f"""
 TORCH_LOGS Info
 
+The value is a list with commas. A name is written at level INFO, +name at DEBUG, and -name at ERROR.
+The name of an artifact, such as a graph, switches it on.
+
 Examples:
-  TORCH_LOGS="+dynamo,aot" will set the log level of TorchDynamo to
-  logging.DEBUG and AOT to logging.INFO
+  TORCH_LOGS="+dynamo,aot"
+  TORCH_LOGS="-dynamo,graph_code"
+  TORCH_LOGS="torch.optim"
 
-  TORCH_LOGS="-dynamo,+inductor" will set the log level of TorchDynamo to
-  logging.ERROR and TorchInductor to logging.DEBUG
-
-  TORCH_LOGS="aot_graphs" will enable the aot_graphs artifact
-
-  TORCH_LOGS_FORMAT="%(levelname)s: %(message)s" or any provided format
-  string will set the output format
-  Valid keys are "levelname", "message", "pathname", "levelno", "lineno",
-  "filename" and "name".
-
-  TORCH_LOGS_OUT=/tmp/output.txt will output the logs to /tmp/output.txt as
-  well. This is useful when the output is long.
+TORCH_LOGS_FORMAT is a format of Python's logging, such as "%(levelname)s: %(message)s".
+TORCH_LOGS_OUT is the path of a file that gets the lines too.
 
 
 {heading}

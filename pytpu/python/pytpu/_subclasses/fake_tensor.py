@@ -109,7 +109,7 @@ class FakeTensor(Tensor, metaclass=_FakeTensorMeta):
 
     @property
     def shape(self) -> typing.Any:  # type: ignore[override]
-        """The sizes. In a description of `torch.export`, those that may change are `torch.SymInt`."""
+        """The sizes. Within `torch.export`, a size that may change is a `torch.SymInt`."""
         symbolic = self.__dict__.get("_symbolic")
         return _plain_shape(self) if symbolic is None else symbolic[0]
 

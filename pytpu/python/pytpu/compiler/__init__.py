@@ -174,7 +174,8 @@ def nonstrict_trace(traceable_fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function whose call is one node of the graphs of backends. See `allow_in_graph`."""
     if not callable(traceable_fn):
         raise AssertionError("nonstrict_trace expects a callable")
-    return allow_in_graph(traceable_fn)  # type: ignore[no-any-return]
+    traced: Callable[..., Any] = allow_in_graph(traceable_fn)
+    return traced
 
 
 def assume_constant_result(fn: Any) -> Any:

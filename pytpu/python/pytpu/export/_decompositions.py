@@ -74,7 +74,7 @@ class _Ref:
         return self.value
 
     def write(self, value: Any) -> None:
-        """Give the tensor a new value, and the value of which it is a part."""
+        """Store a new value of the tensor. If it is a view, store the new value of its base too."""
         sources = [self.base.value]
         for func, args, kwargs in self.chain[:-1]:
             sources.append(func(sources[-1], *args, **kwargs))

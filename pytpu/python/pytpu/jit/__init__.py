@@ -73,7 +73,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import the modules of archives when they are asked for."""
+    """Import the code for archives at the first use of one of its names."""
     if name not in _LAZY:
         raise AttributeError(f"module 'torch.jit' has no attribute '{name}'")
     import importlib

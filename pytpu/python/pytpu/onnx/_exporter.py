@@ -257,6 +257,12 @@ def _val(node: Any) -> Any:
     return node.meta["val"]
 
 
+def _name(node: Any) -> str:
+    """Return the name of the operator that a node calls, such as ``add``."""
+    name: str = node.target.overloadpacket.__name__
+    return name
+
+
 def _dim(d: int, n: int) -> int:
     return d % n if n else 0
 
@@ -311,7 +317,7 @@ def _square(b: Builder, node: fx.Node, a: _Arguments) -> str:
 
 @_rule("log1p expm1 log2 log10")
 def _logs(b: Builder, node: fx.Node, a: _Arguments) -> str:
-    x, name = b.get(a[0], _val(node).dtype), node.target.overloadpacket.__name__  # type: ignore[union-attr]
+    x, name = b.get(a[0], _val(node).dtype), _name(node)
     if name == "log1p":
         return b.op("Log", b.op("Add", x, _one(b, node, 1.0)))
     if name == "expm1":
@@ -365,7 +371,7 @@ def _cosine(b: Builder, node: fx.Node, a: _Arguments) -> str:
 
 @_rule("elu leaky_relu softplus selu hardsigmoid softsign celu")
 def _activation(b: Builder, node: fx.Node, a: _Arguments) -> str:
-    name = node.target.overloadpacket.__name__  # type: ignore[union-attr]
+    name = _name(node)
     x = b.get(a[0])
     if name == "elu":
         return b.op("Elu", x, alpha=float(a.alpha))
@@ -380,7 +386,7 @@ def _activation(b: Builder, node: fx.Node, a: _Arguments) -> str:
 
 @_rule("clamp clip hardtanh relu6 clamp_min clamp_max")
 def _clamp(b: Builder, node: fx.Node, a: _Arguments) -> str:
-    name, dtype = node.target.overloadpacket.__name__, _val(node).dtype  # type: ignore[union-attr]
+    name, dtype = _name(node), _val(node).dtype
     low, high = {
         "hardtanh": (a.min_val, a.max_val),
         "relu6": (0, 6),
@@ -401,7 +407,7 @@ def _operands(b: Builder, node: fx.Node, a: _Arguments, dtype: torch.dtype | Non
 @_rule("add sub rsub")
 def _add(b: Builder, node: fx.Node, a: _Arguments) -> str:
     x, y = _operands(b, node, a)
-    name, dtype = node.target.overloadpacket.__name__, _val(node).dtype  # type: ignore[union-attr]
+    name, dtype = _name(node), _val(node).dtype
     x, y = (y, x) if name == "rsub" else (x, y)
     if a.alpha not in (None, 1):
         scale = b.constant(a.alpha, dtype)
@@ -412,7 +418,7 @@ def _add(b: Builder, node: fx.Node, a: _Arguments) -> str:
 @_rule("mul maximum minimum pow")
 def _binary(b: Builder, node: fx.Node, a: _Arguments) -> str:
     kinds = {"mul": "Mul", "maximum": "Max", "minimum": "Min", "pow": "Pow"}
-    name = node.target.overloadpacket.__name__  # type: ignore[union-attr]
+    name = _name(node)
     dtype = _val(node).dtype
     if dtype == torch.bool:
         return b.op("And" if name in ("mul", "minimum") else "Or", *_operands(b, node, a))
@@ -449,7 +455,7 @@ def _compare(b: Builder, node: fx.Node, a: _Arguments) -> str:
     others = [_val(v) if isinstance(v, fx.Node) and isinstance(_val(v), torch.Tensor) else v for v in (a[0], a[1])]
     others = [int(_val(v)) if isinstance(v, fx.Node) else v for v in others]
     dtype = torch.result_type(*others)
-    name = node.target.overloadpacket.__name__  # type: ignore[union-attr]
+    name = _name(node)
     if dtype == torch.bool:
         dtype = torch.int32
     x, y = _operands(b, node, a, dtype)
@@ -460,7 +466,7 @@ def _compare(b: Builder, node: fx.Node, a: _Arguments) -> str:
 
 @_rule("logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor")
 def _logic(b: Builder, node: fx.Node, a: _Arguments) -> str:
-    name = node.target.overloadpacket.__name__  # type: ignore[union-attr]
+    name = _name(node)
     kind = name.partition("_")[2].capitalize()
     if _val(node).dtype == torch.bool:
         return b.op(kind, *_operands(b, node, a, torch.bool))
@@ -605,7 +611,7 @@ def _squeeze(b: Builder, node: fx.Node, a: _Arguments) -> str:
 
 @_rule("transpose swapaxes swapdims t permute movedim")
 def _permute(b: Builder, node: fx.Node, a: _Arguments) -> str:
-    n, name = _val(a[0]).dim(), node.target.overloadpacket.__name__  # type: ignore[union-attr]
+    n, name = _val(a[0]).dim(), _name(node)
     perm = list(range(n))
     if name == "permute":
         perm = [_dim(d, n) for d in a[1]]
@@ -654,7 +660,7 @@ def _stack(b: Builder, node: fx.Node, a: _Arguments) -> str:
 def _split(b: Builder, node: fx.Node, a: _Arguments) -> Any:
     parts = _val(node)
     at = _dim(a.dim or 0, _val(a[0]).dim())
-    name = node.target.overloadpacket.__name__  # type: ignore[union-attr]
+    name = _name(node)
     if name == "unbind":
         sizes = [1] * len(parts)
     else:
@@ -812,7 +818,7 @@ def _reduce(b: Builder, node: fx.Node, a: _Arguments) -> str:
         "sum": "ReduceSum", "mean": "ReduceMean", "amax": "ReduceMax", "amin": "ReduceMin", "prod": "ReduceProd",
         "logsumexp": "ReduceLogSumExp",
     }  # fmt: skip
-    kind = kinds[node.target.overloadpacket.__name__]  # type: ignore[union-attr]
+    kind = kinds[_name(node)]
     return b.op(kind, b.get(a[0], _val(node).dtype), *_axes(b, a[0], a.dim), keepdims=int(bool(a.keepdim)))
 
 
@@ -1003,7 +1009,7 @@ def _max_pool(b: Builder, node: fx.Node, a: _Arguments) -> list[str]:
 
 @_rule("max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d")
 def _pool(b: Builder, node: fx.Node, a: _Arguments) -> str:
-    name = node.target.overloadpacket.__name__.removesuffix("_with_indices")  # type: ignore[union-attr]
+    name = _name(node).removesuffix("_with_indices")
     n = int(name[-2])
     _batched(node, a, n)
     kernel = _list(a.kernel_size, n)
@@ -1017,7 +1023,7 @@ def _pool(b: Builder, node: fx.Node, a: _Arguments) -> str:
 
 @_rule("adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool2d")
 def _adaptive_pool(b: Builder, node: fx.Node, a: _Arguments) -> Any:
-    name = node.target.overloadpacket.__name__  # type: ignore[union-attr]
+    name = _name(node)
     n = int(name[-2])
     _batched(node, a, n)
     sizes, goal = _val(a[0]).shape[-n:], _list(a.output_size, n)
@@ -1038,7 +1044,7 @@ def _adaptive_pool(b: Builder, node: fx.Node, a: _Arguments) -> Any:
     "upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d upsample_bicubic2d"
 )
 def _upsample(b: Builder, node: fx.Node, a: _Arguments) -> str:
-    name = node.target.overloadpacket.__name__  # type: ignore[union-attr]
+    name = _name(node)
     mode = "nearest" if "nearest" in name else "cubic" if "cubic" in name else "linear"
     form = "align_corners" if a.align_corners else "asymmetric" if mode == "nearest" else "half_pixel"
     options: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": form}
@@ -1072,7 +1078,7 @@ def _arange(b: Builder, node: fx.Node, a: _Arguments) -> str:
 
 @_rule("full zeros ones empty new_full new_zeros new_ones")
 def _full(b: Builder, node: fx.Node, a: _Arguments) -> str:
-    name, dtype = node.target.overloadpacket.__name__, _val(node).dtype  # type: ignore[union-attr]
+    name, dtype = _name(node), _val(node).dtype
     at = int(name.startswith("new_"))
     value = a[at + 1] if "full" in name else float("ones" in name)
     return b.op("Expand", b.get(value, dtype), b.ints(a[at])) if a[at] else b.get(value, dtype)
@@ -1088,7 +1094,7 @@ def _known(b: Builder, node: fx.Node, a: _Arguments) -> str:
 
 @_rule("full_like zeros_like ones_like scalar_tensor")
 def _full_like(b: Builder, node: fx.Node, a: _Arguments) -> str:
-    name, dtype = node.target.overloadpacket.__name__, _val(node).dtype  # type: ignore[union-attr]
+    name, dtype = _name(node), _val(node).dtype
     if name == "scalar_tensor":
         return b.get(a[0], dtype)
     value = a[1] if "full" in name else float("ones" in name)
@@ -1120,7 +1126,7 @@ def _parts(target: Any) -> Callable[..., Any]:
 
 
 def functional(program: ExportedProgram) -> ExportedProgram:
-    """Return a program of functional operators, where those that have no rule are taken apart."""
+    """Return the program without writes to its inputs. Operators without a rule are replaced by their parts."""
     known = default_decompositions()
     table = _Table()
     while True:

@@ -368,7 +368,7 @@ def _register_namedtuple(cls, *, serialized_type_name):
 
 
 def register_dataclass(cls, *, field_names=None, drop_field_names=None, serialized_type_name=None):
-    """Register a dataclass. Its fields are the children, except those that are ``None``.
+    """Register a dataclass. Its children are the fields that are not ``None``.
 
     Args:
         cls: the class.

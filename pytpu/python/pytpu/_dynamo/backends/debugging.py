@@ -18,7 +18,8 @@ def eager(gm: Any, fake_tensor_inputs: Any, **kwargs: Any) -> Callable[..., Any]
     """Return the graph as a function."""
     if kwargs:
         log.warning("eager backend ignoring extra kwargs %s", kwargs)
-    return gm.forward  # type: ignore[no-any-return]
+    forward: Callable[..., Any] = gm.forward
+    return forward
 
 
 @register_backend

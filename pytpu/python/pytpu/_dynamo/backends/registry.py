@@ -7,6 +7,7 @@ Packages register one by `register_backend`, or by an entry point of the group `
 from __future__ import annotations
 
 import functools
+import typing
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -41,17 +42,20 @@ def register_backend(compiler_fn: Any = None, name: str | None = None, tags: Seq
     Raises:
         AssertionError: The name is taken, or `compiler_fn` is not callable.
     """
+
+    def register(backend: Any) -> Any:
+        own = name or backend.__name__
+        if _COMPILER_FNS.setdefault(own, backend) is not backend:
+            raise AssertionError(f"duplicate name: {own}")
+        _BACKENDS.setdefault(own, None)
+        _BACKEND_TAGS[own] = (*tags,)
+        return backend
+
     if compiler_fn is None:
-        return functools.partial(register_backend, name=name, tags=tags)
+        return register
     if not callable(compiler_fn):
         raise AssertionError(f"compiler_fn must be callable, got {type(compiler_fn)}")
-    name = name or compiler_fn.__name__
-    if name in _COMPILER_FNS:
-        raise AssertionError(f"duplicate name: {name}")
-    _BACKENDS.setdefault(name, None)
-    _COMPILER_FNS[name] = compiler_fn
-    _BACKEND_TAGS[name] = tuple(tags)
-    return compiler_fn
+    return register(compiler_fn)
 
 
 register_debug_backend = functools.partial(register_backend, tags=("debug",))
@@ -65,7 +69,7 @@ def lookup_backend(compiler_fn: Any) -> CompilerFn:
         torch._dynamo.exc.InvalidBackend: There is no such name.
     """
     if not isinstance(compiler_fn, str):
-        return compiler_fn  # type: ignore[no-any-return]
+        return typing.cast(CompilerFn, compiler_fn)
     _lazy_import()
     if compiler_fn not in _BACKENDS:
         import difflib

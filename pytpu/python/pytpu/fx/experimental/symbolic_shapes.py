@@ -8,7 +8,7 @@ class GuardOnDataDependentSymNode(RuntimeError):
 
 
 class ConstraintViolationError(RuntimeError):
-    """The sizes of an example are not those that were asked for."""
+    """An example has other sizes than its description states."""
 
 
 ShapeEnv = absent_class("torch.fx.experimental.symbolic_shapes.ShapeEnv", "sizes are plain numbers here, no symbols")

@@ -1,4 +1,7 @@
-"""Operators of aten that no user calls, and that modes and programs of graphs know: computed by other operators."""
+"""Operators of aten that compute gradients and have no row in the op table: their schemas, and their functions.
+
+Modes and graphs know them. Users do not call them.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +18,6 @@ _ops = _C._ops
 SCHEMAS: dict[str, list[str]] = {
     name.partition("(")[0].partition(".")[0]: [name]
     for name in (
-        "_unsafe_view(Tensor self, SymInt[] size) -> Tensor",
-        "_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)",
-        "_local_scalar_dense(Tensor self) -> Scalar",
-        "_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
-        "bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
-        "_softmax(Tensor self, int dim, bool half_to_float) -> Tensor",
-        "_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor",
-        "lift(Tensor self) -> Tensor",
-        "lift_fresh(Tensor(a) self) -> Tensor(a)",
-        "lift_fresh_copy(Tensor self) -> Tensor",
-        "scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
-        "bool? pin_memory=None) -> Tensor",
-        "nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> "
-        "(Tensor output, Tensor total_weight)",
         "nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, "
         "SymInt ignore_index, Tensor total_weight) -> Tensor",
         "convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride, "
@@ -46,88 +35,16 @@ SCHEMAS: dict[str, list[str]] = {
         "select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor",
         "slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, SymInt step) -> "
         "Tensor",
-        "_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
-        "record_stream(Tensor(a!) self, Stream s) -> ()",
     )
 }
 
 
-def _unsafe_view(self: Tensor, size: Sequence[int]) -> Tensor:
-    return _ops.view(self, size)
-
-
-def _reshape_alias(self: Tensor, size: Sequence[int], stride: Sequence[int]) -> Tensor:
-    return _ops.as_strided(self, size, stride)
-
-
-def _local_scalar_dense(self: Tensor) -> typing.Any:
-    before = _C._set_torch_dispatch_disabled(True)
-    try:
-        return self.item()
-    finally:
-        _C._set_torch_dispatch_disabled(before)
-
-
-def _to_copy(
-    self: Tensor,
-    *,
-    dtype: typing.Any = None,
-    layout: typing.Any = None,
-    device: typing.Any = None,
-    pin_memory: typing.Any = None,
-    non_blocking: bool = False,
-    memory_format: typing.Any = None,
-) -> Tensor:
-    return self.to(device=device, dtype=dtype, non_blocking=non_blocking, copy=True)
-
-
-def _softmax(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    return _ops.softmax(self, dim, dtype=_C.float32 if half_to_float else None)
-
-
-def _log_softmax(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    return _ops.log_softmax(self, dim, dtype=_C.float32 if half_to_float else None)
-
-
-def lift(self: Tensor) -> Tensor:
-    return self
-
-
-lift_fresh = lift
-
-
-def lift_fresh_copy(self: Tensor) -> Tensor:
-    return self.clone()
-
-
-def scalar_tensor(
-    s: typing.Any,
-    *,
-    dtype: typing.Any = None,
-    layout: typing.Any = None,
-    device: typing.Any = None,
-    pin_memory: typing.Any = None,
-) -> Tensor:
-    return _C.tensor(s, dtype=_C.get_default_dtype() if dtype is None else dtype, device=device)
-
-
 def _counted(self: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the classes of rows, those that are ignored replaced, the rows that count, and their weights."""
+    """Return three tensors: the class of each row (0 if it is ignored), whether it counts, and its weight."""
     counts = target != ignore_index
     classes = target.where(counts, _C._ops.zeros_like(target))
     weights = counts.to(self.dtype) if weight is None else weight[classes] * counts
     return classes, counts, weights
-
-
-def nll_loss_forward(
-    self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
-) -> tuple[Tensor, Tensor]:
-    with_batch = self.dim() == 2
-    reduced = ("none", "mean", "sum")[reduction]
-    loss = _C._nn.nll_loss(self, target, weight=weight, reduction=reduction, ignore_index=ignore_index)
-    if reduced == "none" and with_batch:
-        return loss, self.new_zeros([])
-    return loss, _counted(self, target, weight, ignore_index)[2].sum()
 
 
 def nll_loss_backward(
@@ -196,10 +113,20 @@ def native_layer_norm_backward(
     bias: Tensor | None,
     output_mask: Sequence[bool],
 ) -> tuple[typing.Any, ...]:
-    def norm(x: Tensor, w: Tensor | None, b: Tensor | None) -> Tensor:
-        return _ops.layer_norm(x, normalized_shape, w, b)
+    outer = [*range(input.dim() - len(normalized_shape))]
+    own = [*range(len(outer), input.dim())]
+    normal = (input - mean) * rstd
+    grad = grad_out if weight is None else grad_out * weight
+    inner = grad - grad.mean(own, keepdim=True) - normal * (grad * normal).mean(own, keepdim=True)
 
-    return tuple(_gradients(norm, [input, weight, bias], grad_out, output_mask))
+    def over_rows(x: Tensor) -> Tensor:
+        return x.sum(outer) if outer else x
+
+    return (
+        (inner * rstd).to(input.dtype) if output_mask[0] else None,
+        over_rows(grad_out * normal) if output_mask[1] and weight is not None else None,
+        over_rows(grad_out) if output_mask[2] and bias is not None else None,
+    )
 
 
 def gelu_backward(grad_output: Tensor, self: Tensor, *, approximate: str = "none") -> Tensor:
@@ -242,11 +169,3 @@ def slice_backward(
     grad_output: Tensor, input_sizes: Sequence[int], dim: int, start: int, end: int, step: int
 ) -> Tensor:
     return grad_output.new_zeros(input_sizes).slice_scatter(grad_output, dim, start, end, step)
-
-
-def _adaptive_avg_pool2d(self: Tensor, output_size: Sequence[int]) -> Tensor:
-    return _C._nn.adaptive_avg_pool2d(self, output_size)
-
-
-def record_stream(self: Tensor, s: typing.Any) -> None:
-    return None
