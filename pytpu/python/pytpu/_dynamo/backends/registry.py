@@ -45,8 +45,9 @@ def register_backend(compiler_fn: Any = None, name: str | None = None, tags: Seq
 
     def register(backend: Any) -> Any:
         own = name or backend.__name__
-        if _COMPILER_FNS.setdefault(own, backend) is not backend:
+        if own in _COMPILER_FNS:
             raise AssertionError(f"duplicate name: {own}")
+        _COMPILER_FNS[own] = backend
         _BACKENDS.setdefault(own, None)
         _BACKEND_TAGS[own] = (*tags,)
         return backend
