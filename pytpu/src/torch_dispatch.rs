@@ -1,11 +1,11 @@
 //! `__torch_dispatch__`: modes below autograd, and classes of tensors that compute by themselves.
 //!
 //! A call reaches them at one of two places. A row of the op table is offered by its name and with the user's
-//! arguments ([`serve`]). An op that Rust calls by itself, such as a part of a gradient formula, is offered as the aten
-//! call that computes it ([`torchtpu_tensor::aten`]). In both cases the Python side chooses who answers
+//! arguments ([`rows::serve`]). An op that Rust calls by itself, such as a part of a gradient formula, is offered as
+//! the aten call that computes it ([`torchtpu_tensor::ops::aten`]). In both cases the Python side chooses who answers
 //! (`_torch_dispatch.py`).
 //!
-//! An object of a class with `__torch_dispatch__` holds a [foreign](torchtpu_tensor::foreign) tensor. The value behind
+//! An object of a class with `__torch_dispatch__` holds a [foreign] tensor. The value behind
 //! its handle is the class and the attributes of the object, so that a tensor which only Rust has kept, such as one
 //! saved for backward, gives an object with the same attributes.
 

@@ -41,9 +41,10 @@ macro_rules! dtypes {
             pub const ALL: [DType; [$(DType::$variant),*].len()] = [$(DType::$variant,)*];
 
             /// Return the size of one element in bytes.
-            #[inline]
+            #[inline(always)]
             pub const fn size_bytes(self) -> usize {
-                match self { $(DType::$variant => $bytes,)* }
+                const SIZES: [u8; DType::ALL.len()] = [$($bytes),*];
+                SIZES[self as usize] as usize
             }
 
             /// Return the kind of number.

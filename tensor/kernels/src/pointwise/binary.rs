@@ -126,7 +126,7 @@ macro_rules! functions {
             /// A function of two operands, by PyTorch's name.
             BinaryKind { $($Kind $name,)* }
         }
-        fn of_f32(kind: BinaryKind) -> Option<Loop<2>> {
+        const fn of_f32(kind: BinaryKind) -> Option<Loop<2>> {
             type T = f32;
             match kind {
                 $($(BinaryKind::$Kind => function!(T, $m $(-> $r)?, |$a, $b| $e),)?
@@ -134,7 +134,7 @@ macro_rules! functions {
                 _ => None,
             }
         }
-        fn of_f64(kind: BinaryKind) -> Option<Loop<2>> {
+        const fn of_f64(kind: BinaryKind) -> Option<Loop<2>> {
             type T = f64;
             match kind {
                 $($(BinaryKind::$Kind => function!(T, $m $(-> $r)?, |$a, $b| $e),)?
@@ -147,7 +147,7 @@ macro_rules! functions {
         functions! { @int of_i16 i16, $($Kind $($mi $(-> $ri)? |$ai, $bi| $ei)?;)* }
         functions! { @int of_i32 i32, $($Kind $($mi $(-> $ri)? |$ai, $bi| $ei)?;)* }
         functions! { @int of_i64 i64, $($Kind $($mi $(-> $ri)? |$ai, $bi| $ei)?;)* }
-        fn of_bool(kind: BinaryKind) -> Option<Loop<2>> {
+        const fn of_bool(kind: BinaryKind) -> Option<Loop<2>> {
             match kind {
                 $($(BinaryKind::$Kind => function!(Bool, vector -> bool, |x, y| {
                     let ($ab, $bb) = (x.is_true(), y.is_true());
@@ -160,8 +160,8 @@ macro_rules! functions {
         functions! { @complex of_c128 c128, $($Kind $($mc $(-> $rc)? |$ac, $bc| $ec)?;)* }
     };
     (@int $of:ident $t:ident, $($Kind:ident $($mode:ident $(-> $r:ty)? |$a:ident, $b:ident| $e:expr)?;)*) => {
-        #[allow(unused_comparisons)]
-        fn $of(kind: BinaryKind) -> Option<Loop<2>> {
+        #[allow(unused_comparisons, clippy::absurd_extreme_comparisons)]
+        const fn $of(kind: BinaryKind) -> Option<Loop<2>> {
             type T = $t;
             match kind {
                 $($(BinaryKind::$Kind => function!(T, $mode $(-> $r)?, |$a, $b| $e),)?)*
@@ -170,7 +170,7 @@ macro_rules! functions {
         }
     };
     (@complex $of:ident $t:ident, $($Kind:ident $($mode:ident $(-> $r:ty)? |$a:ident, $b:ident| $e:expr)?;)*) => {
-        fn $of(kind: BinaryKind) -> Option<Loop<2>> {
+        const fn $of(kind: BinaryKind) -> Option<Loop<2>> {
             use crate::complex::Complex as _;
             type T = $t;
             match kind {
@@ -392,14 +392,33 @@ functions! {
     }
 }
 
-/// Return the loops of `f32`. Not inlined, unlike its caller, so that the loops are compiled with this crate's options.
-fn of_single(kind: BinaryKind) -> Option<Loop<2>> {
+/// Return the loops of `f32`.
+const fn of_single(kind: BinaryKind) -> Option<Loop<2>> {
     match kind {
         BinaryKind::Fmod => Some(mostly2::<Fmod>),
         BinaryKind::Remainder => Some(mostly2::<Remainder>),
         BinaryKind::FloorDivide => Some(mostly2::<FloorDivide>),
         _ => of_f32(kind),
     }
+}
+
+/// The loops of a type by kind, so that a call finds its own with one load.
+macro_rules! tables {
+    ($($name:ident $of:ident;)*) => {$(
+        static $name: [Option<Loop<2>>; BinaryKind::ALL.len()] = {
+            let mut loops = [None; BinaryKind::ALL.len()];
+            let mut i = 0;
+            while i < loops.len() {
+                loops[i] = $of(BinaryKind::ALL[i]);
+                i += 1;
+            }
+            loops
+        };
+    )*};
+}
+tables! {
+    F32 of_single; F64 of_f64; BOOL of_bool; U8 of_u8; I8 of_i8; I16 of_i16; I32 of_i32; I64 of_i64; C64 of_c64;
+    C128 of_c128;
 }
 
 impl BinaryKind {
@@ -473,19 +492,20 @@ pub(crate) fn find(kind: BinaryKind, dtype: DType) -> Option<Loop<2>> {
     if kind == BinaryKind::NextAfter && compute_dtype(dtype) != dtype {
         return None; // neighbours in `f32` round back; see `next_half`
     }
-    match compute_dtype(dtype) {
-        DType::F32 => of_single(kind),
-        DType::F64 => of_f64(kind),
-        DType::Bool => of_bool(kind),
-        DType::U8 => of_u8(kind),
-        DType::I8 => of_i8(kind),
-        DType::I16 => of_i16(kind),
-        DType::I32 => of_i32(kind),
-        DType::C64 => of_c64(kind),
-        DType::C128 => of_c128(kind),
-        DType::I64 => of_i64(kind),
-        _ => None,
-    }
+    let loops = match compute_dtype(dtype) {
+        DType::F32 => &F32,
+        DType::F64 => &F64,
+        DType::Bool => &BOOL,
+        DType::U8 => &U8,
+        DType::I8 => &I8,
+        DType::I16 => &I16,
+        DType::I32 => &I32,
+        DType::C64 => &C64,
+        DType::C128 => &C128,
+        DType::I64 => &I64,
+        _ => return None,
+    };
+    loops[kind as usize]
 }
 
 /// Whether [`binary`] has a kernel for an element type.

@@ -53,18 +53,18 @@ pub(super) enum Gradient {
 impl Gradient {
     /// The values that the formulas of the wanted gradients read.
     #[inline]
-    pub(super) fn saves(self, needs: u64) -> Saves {
+    pub(super) fn saves(&self, needs: u64) -> Saves {
         match self {
             Gradient::None => Saves::NONE,
             Gradient::Each(a, b) => {
-                let of = |slope: Slope, i: u64| if needs >> i & 1 != 0 { slope.saves } else { Saves::NONE };
+                let of = |slope: &Slope, i: u64| if needs >> i & 1 != 0 { slope.saves } else { Saves::NONE };
                 let (a, b) = (of(a, 0), of(b, 1));
                 Saves::both(a.x | b.x, a.y | b.y)
             }
             Gradient::Both(_) => Saves::inputs(0b11),
         }
     }
-    pub(super) fn compute(self, s: &Saved<'_>, g: &Tensor) -> Result<Pair> {
+    pub(super) fn compute(&self, s: &Saved<'_>, g: &Tensor) -> Result<Pair> {
         if !s.meta(0).dtype.is_complex() {
             return self.of_values(s, g);
         }
@@ -75,7 +75,7 @@ impl Gradient {
         let y = s.y.iter().map(conj).collect::<Result<Values>>()?;
         self.of_values(&Saved { x: &x, y: &y, ..*s }, g)
     }
-    fn of_values(self, s: &Saved<'_>, g: &Tensor) -> Result<Pair> {
+    fn of_values(&self, s: &Saved<'_>, g: &Tensor) -> Result<Pair> {
         match self {
             Gradient::None => Ok((None, None)),
             Gradient::Each(a, b) => Ok((when(s, 0, &|| (a.of)(s, g))?, when(s, 1, &|| (b.of)(s, g))?)),
