@@ -299,7 +299,7 @@ unary_slots! {
 unsafe extern "C" fn invert(a: Object) -> Object {
     // SAFETY: the interpreter passes an object of our type and holds the GIL.
     unsafe {
-        if is_exact(a) && tensor_of(a).dtype().is_inexact() {
+        if !torch_function::takes_over(a) && tensor_of(a).dtype().is_inexact() {
             return enter::object(|| {
                 Err(PyTypeError::new_err("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
                     .into())

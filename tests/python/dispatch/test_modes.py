@@ -147,6 +147,12 @@ def test_a_mode_may_not_refuse():
         torch.mul(x, x)
 
 
+def test_operators_refuse_in_the_same_words_inside_a_mode():
+    with Log() as mode, pytest.raises(TypeError, match="only implemented on integer and Boolean-type tensors"):
+        ~torch.ones(2)
+    assert "aten.bitwise_not.default" not in mode.names
+
+
 def test_ops_without_an_aten_operator_are_named_and_computed():
     x = torch.eye(3) * 2
     with Log() as log:

@@ -402,24 +402,40 @@ const fn of_single(kind: BinaryKind) -> Option<Loop<2>> {
     }
 }
 
-/// The loops of a type by kind, so that a call finds its own with one load.
-macro_rules! tables {
-    ($($name:ident $of:ident;)*) => {$(
-        static $name: [Option<Loop<2>>; BinaryKind::ALL.len()] = {
-            let mut loops = [None; BinaryKind::ALL.len()];
-            let mut i = 0;
-            while i < loops.len() {
-                loops[i] = $of(BinaryKind::ALL[i]);
-                i += 1;
-            }
-            loops
-        };
-    )*};
+/// Return the loops of a dtype.
+const fn of(kind: BinaryKind, dtype: DType) -> Option<Loop<2>> {
+    match compute_dtype(dtype) {
+        _ if matches!(kind, BinaryKind::Complex) => joins(dtype),
+        // Neighbours in `f32` round back; see `next_half`.
+        DType::F32 if matches!(kind, BinaryKind::NextAfter) && dtype.is_half() => None,
+        DType::F32 => of_single(kind),
+        DType::F64 => of_f64(kind),
+        DType::Bool => of_bool(kind),
+        DType::U8 => of_u8(kind),
+        DType::I8 => of_i8(kind),
+        DType::I16 => of_i16(kind),
+        DType::I32 => of_i32(kind),
+        DType::I64 => of_i64(kind),
+        DType::C64 => of_c64(kind),
+        DType::C128 => of_c128(kind),
+        _ => None,
+    }
 }
-tables! {
-    F32 of_single; F64 of_f64; BOOL of_bool; U8 of_u8; I8 of_i8; I16 of_i16; I32 of_i32; I64 of_i64; C64 of_c64;
-    C128 of_c128;
-}
+
+/// The loops by dtype and kind, so that a call finds its own with one load.
+static LOOPS: [[Option<Loop<2>>; BinaryKind::ALL.len()]; DType::FULL.len()] = {
+    let mut loops = [[None; BinaryKind::ALL.len()]; DType::FULL.len()];
+    let mut d = 0;
+    while d < loops.len() {
+        let mut k = 0;
+        while k < BinaryKind::ALL.len() {
+            loops[d][k] = of(BinaryKind::ALL[k], DType::FULL[d]);
+            k += 1;
+        }
+        d += 1;
+    }
+    loops
+};
 
 impl BinaryKind {
     /// Whether the result is always `bool`.
@@ -445,7 +461,7 @@ kinds! {
 }
 
 /// Return the loop that joins real and imaginary parts.
-fn joins(dtype: DType) -> Option<Loop<2>> {
+const fn joins(dtype: DType) -> Option<Loop<2>> {
     struct Join;
     impl<T: Copy> Map2<T, [T; 2]> for Join {
         #[inline(always)]
@@ -486,26 +502,7 @@ comparisons! {
 
 #[inline]
 pub(crate) fn find(kind: BinaryKind, dtype: DType) -> Option<Loop<2>> {
-    if kind == BinaryKind::Complex {
-        return joins(dtype);
-    }
-    if kind == BinaryKind::NextAfter && compute_dtype(dtype) != dtype {
-        return None; // neighbours in `f32` round back; see `next_half`
-    }
-    let loops = match compute_dtype(dtype) {
-        DType::F32 => &F32,
-        DType::F64 => &F64,
-        DType::Bool => &BOOL,
-        DType::U8 => &U8,
-        DType::I8 => &I8,
-        DType::I16 => &I16,
-        DType::I32 => &I32,
-        DType::C64 => &C64,
-        DType::C128 => &C128,
-        DType::I64 => &I64,
-        _ => return None,
-    };
-    loops[kind as usize]
+    LOOPS.get(dtype as usize)?[kind as usize]
 }
 
 /// Whether [`binary`] has a kernel for an element type.
