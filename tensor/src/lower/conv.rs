@@ -11,11 +11,11 @@
 //!
 //! `docs/performance/xla-cpu.md` has the measurements.
 
-use crate::lower::kernel_call::{self, KernelCall, Numbers, misfit, spatial_of};
+use crate::lower::fields::fields;
+use crate::lower::kernel_call::{self, KernelCall, misfit};
 use crate::op::{Func, Value};
 use crate::ops::conv::{ConvSpec, spread};
 use crate::{Dims, Meta};
-use smallvec::smallvec;
 use torchtpu_kernels::{View, ViewMut, conv as kernels};
 use torchtpu_stablehlo::{ConvDims, ElementType};
 
@@ -33,15 +33,15 @@ fn work(w: &[usize], y: &[usize]) -> usize {
 #[derive(Debug)]
 pub(crate) struct ConvCall(ConvSpec);
 
+fields! {
+    ConvCall { 0 };
+    InputGradCall { 0 };
+    WeightGradCall { 0 };
+}
+
 impl KernelCall for ConvCall {
-    fn names() -> &'static [&'static str] {
-        &["conv"]
-    }
-    fn numbers(&self) -> Numbers {
-        conv_numbers(&self.0)
-    }
-    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
-        Some(ConvCall(conv_spec(numbers)?))
+    fn name() -> &'static str {
+        "conv"
     }
     fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> Result<(), String> {
         let ([x, w], [y]) = (x, y) else { return Err(misfit(self)) };
@@ -55,14 +55,8 @@ impl KernelCall for ConvCall {
 pub(crate) struct InputGradCall(ConvSpec);
 
 impl KernelCall for InputGradCall {
-    fn names() -> &'static [&'static str] {
-        &["conv_input_grad"]
-    }
-    fn numbers(&self) -> Numbers {
-        conv_numbers(&self.0)
-    }
-    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
-        Some(InputGradCall(conv_spec(numbers)?))
+    fn name() -> &'static str {
+        "conv_input_grad"
     }
     fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> Result<(), String> {
         let ([g, w], [gx]) = (x, y) else { return Err(misfit(self)) };
@@ -76,43 +70,14 @@ impl KernelCall for InputGradCall {
 pub(crate) struct WeightGradCall(ConvSpec);
 
 impl KernelCall for WeightGradCall {
-    fn names() -> &'static [&'static str] {
-        &["conv_weight_grad"]
-    }
-    fn numbers(&self) -> Numbers {
-        conv_numbers(&self.0)
-    }
-    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
-        Some(WeightGradCall(conv_spec(numbers)?))
+    fn name() -> &'static str {
+        "conv_weight_grad"
     }
     fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> Result<(), String> {
         let ([x, g], [gw]) = (x, y) else { return Err(misfit(self)) };
         kernels::conv_weight_grad(x, g, &self.0, gw);
         Ok(())
     }
-}
-
-fn conv_numbers(s: &ConvSpec) -> Numbers {
-    let mut numbers = smallvec![s.spatial as i64, s.groups as i64, s.reverse.into()];
-    for d in 0..s.spatial {
-        let (low, high) = s.pad[d];
-        numbers.extend([s.stride[d] as i64, low, high, s.x_dilation[d] as i64, s.w_dilation[d] as i64]);
-    }
-    numbers
-}
-
-fn conv_spec(numbers: &[i64]) -> Option<ConvSpec> {
-    let [spatial, groups, reverse, rest @ ..] = numbers else { return None };
-    let (dims, []) = rest.as_chunks::<5>() else { return None };
-    let (spatial, groups) = (spatial_of(*spatial, dims)?, usize::try_from(*groups).ok()?);
-    let mut s = ConvSpec { spatial, groups, reverse: *reverse != 0, ..ConvSpec::default() };
-    for (d, &[stride, low, high, x_dilation, w_dilation]) in dims.iter().enumerate() {
-        s.stride[d] = usize::try_from(stride).ok()?;
-        s.pad[d] = (low, high);
-        s.x_dilation[d] = usize::try_from(x_dilation).ok()?;
-        s.w_dilation[d] = usize::try_from(w_dilation).ok()?;
-    }
-    Some(s)
 }
 
 /// `x` convolved with `w`, without a bias.

@@ -1,9 +1,9 @@
 //! The kernel that joins many operands.
 
 use crate::Meta;
-use crate::lower::kernel_call::{Array, KernelCall, Numbers, misfit};
+use crate::lower::fields::fields;
+use crate::lower::kernel_call::{Array, KernelCall, misfit};
 use crate::op::{Func, Value, Values};
-use smallvec::smallvec;
 use torchtpu_kernels::{View, ViewMut};
 use torchtpu_stablehlo::Platform;
 
@@ -14,16 +14,13 @@ pub(crate) struct Join {
     count: usize,
 }
 
+fields! {
+    Join { rows, count };
+}
+
 impl KernelCall for Join {
-    fn names() -> &'static [&'static str] {
-        &["join"]
-    }
-    fn numbers(&self) -> Numbers {
-        smallvec![self.rows as i64, self.count as i64]
-    }
-    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
-        let &[rows, count] = numbers else { return None };
-        Some(Join { rows: usize::try_from(rows).ok()?, count: usize::try_from(count).ok()? })
+    fn name() -> &'static str {
+        "join"
     }
     fn arity(&self) -> (usize, usize) {
         (self.count, 1)

@@ -7,6 +7,7 @@
 //! [`TARGET`] with the plugin. At every execution it gets the name, the numbers and the arrays, and passes them to
 //! [`run`]. `docs/performance/xla-cpu.md` has the measurements.
 
+use crate::lower::fields::{Field, Numbers};
 use crate::op::{Func, Value, Values};
 use crate::{DType, Dims, Error, Meta, backend, ops};
 use smallvec::SmallVec;
@@ -51,23 +52,8 @@ pub struct Array<B> {
 
 /// A kernel with the attributes of its op, which a program may call. [`ops::KERNEL_CALLS`] lists the types.
 pub(crate) trait KernelCall: fmt::Debug {
-    /// The names of the kernels of this type, for programs.
-    fn names() -> &'static [&'static str]
-    where
-        Self: Sized;
-    /// The name of this kernel.
-    fn name(&self) -> &'static str
-    where
-        Self: Sized,
-    {
-        Self::names()[0]
-    }
-    /// The attributes as numbers.
-    fn numbers(&self) -> Numbers
-    where
-        Self: Sized;
-    /// The kernel with this name and these attributes. It is the inverse of [`KernelCall::numbers`].
-    fn decode(name: &str, numbers: &[i64]) -> Option<Self>
+    /// The name of the kernel in programs.
+    fn name() -> &'static str
     where
         Self: Sized;
     /// Numbers of operands and of results.
@@ -97,9 +83,10 @@ pub(crate) trait KernelCall: fmt::Debug {
     /// Append the call for operands `x`, and return its results, of types `y`.
     fn call_kernel<'a>(&self, f: &mut Func, x: impl IntoIterator<Item = &'a Value>, y: &[Meta]) -> Values
     where
-        Self: Sized,
+        Self: Field,
     {
-        let mut numbers = self.numbers();
+        let mut numbers = Numbers::new();
+        self.put(&mut numbers);
         let mut args: SmallVec<[Value; 12]> = x.into_iter().cloned().collect();
         let own = numbers.len();
         for (i, arg) in args.iter_mut().enumerate().filter(|(i, _)| self.takes_windows(*i)) {
@@ -109,7 +96,7 @@ pub(crate) trait KernelCall: fmt::Debug {
                 *arg = window.of.clone();
             }
         }
-        let mut kernel = Cow::from(self.name());
+        let mut kernel = Cow::from(Self::name());
         if numbers.len() > own {
             numbers.push((numbers.len() - own) as i64);
             kernel += WINDOWS;
@@ -122,30 +109,28 @@ pub(crate) trait KernelCall: fmt::Debug {
     }
 }
 
-/// Makes the kernel with a name and attributes, if the type has it.
-type Decode = fn(&str, &[i64]) -> Option<Box<dyn KernelCall>>;
-
 /// A type of kernels that programs may call.
 pub(crate) struct Entry {
-    names: fn() -> &'static [&'static str],
-    decode: Decode,
+    name: fn() -> &'static str,
+    decode: fn(&[i64]) -> Option<Box<dyn KernelCall>>,
 }
 
 impl Entry {
     /// The entry of a type.
-    pub(crate) const fn of<C: KernelCall + 'static>() -> Entry {
-        Entry { names: C::names, decode: boxed::<C> }
+    pub(crate) const fn of<C: KernelCall + Field + 'static>() -> Entry {
+        Entry { name: C::name, decode: boxed::<C> }
     }
 }
 
-fn boxed<C: KernelCall + 'static>(name: &str, numbers: &[i64]) -> Option<Box<dyn KernelCall>> {
-    Some(Box::new(C::decode(name, numbers)?))
+fn boxed<C: KernelCall + Field + 'static>(mut numbers: &[i64]) -> Option<Box<dyn KernelCall>> {
+    let call = C::take(&mut numbers)?;
+    numbers.is_empty().then(|| Box::new(call) as Box<dyn KernelCall>)
 }
 
 /// The kernel with this name and these attributes.
 fn decode(name: &str, numbers: &[i64]) -> Option<Box<dyn KernelCall>> {
-    let entry = ops::KERNEL_CALLS.iter().find(|e| (e.names)().contains(&name))?;
-    (entry.decode)(name, numbers)
+    let entry = ops::KERNEL_CALLS.iter().find(|e| (e.name)() == name)?;
+    (entry.decode)(numbers)
 }
 
 /// The error of a call whose operands do not fit its attributes.
@@ -157,8 +142,6 @@ pub(crate) fn misfit(call: &dyn KernelCall) -> String {
 pub(crate) fn message(e: KernelError) -> String {
     Error::of_kernel(e).to_string()
 }
-
-pub(crate) type Numbers = SmallVec<[i64; 18]>;
 
 /// Suffix of the name of a kernel with windows among its operands. After the kernel's own numbers follow, for each
 /// window, the operand, the offset, the number of dimensions, the sizes and the strides. The last number is the length
@@ -193,11 +176,6 @@ fn windows<'a>(kernel: &'a str, numbers: &'a [i64]) -> Option<(&'a str, &'a [i64
         rest = others;
     }
     rest.is_empty().then_some((kernel, own, windows))
-}
-
-/// There are numbers for one to three spatial dimensions.
-pub(crate) fn spatial_of<T>(spatial: i64, dims: &[T]) -> Option<usize> {
-    usize::try_from(spatial).ok().filter(|s| (1..=3).contains(s) && dims.len() == *s)
 }
 
 /// Whether a kernel reads a window as fast as a copy. The elements must be adjacent along one of the last two

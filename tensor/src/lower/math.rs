@@ -9,10 +9,10 @@
 //! The same holds for the inverse functions, the gamma function and some others. They have the texts that kernels of
 //! `f32` run in vectors of `f64` ([`single`]), and so the same results.
 
-use crate::lower::kernel_call::{KernelCall, Numbers, message, misfit};
+use crate::lower::fields::{Field, Numbers};
+use crate::lower::kernel_call::{KernelCall, message, misfit};
 use crate::lower::{analytic, kernel_call};
 use crate::op::{Func, Value};
-use smallvec::smallvec;
 use torchtpu_kernels::pointwise::{BinaryKind, UnaryKind};
 use torchtpu_kernels::special::{Analytic, single};
 use torchtpu_kernels::{View, ViewMut};
@@ -49,10 +49,7 @@ pub(crate) fn is_single(e: ElementType) -> bool {
 /// gain is larger in a loop that computes other functions too: a processor looks ahead some 400 instructions, and a
 /// step of such a loop is a chain of about as many, each of which waits for the one before.
 pub(crate) fn is_called(kind: UnaryKind, f: &Func, x: &Value) -> bool {
-    use UnaryKind::{Cos, Sin, Tan};
-    matches!(kind, Sin | Cos | Tan)
-        && is_single(x.element())
-        && kernel_call::is_profitable(f, x.element(), x.ty().numel())
+    Angle::KINDS.contains(&kind) && is_single(x.element()) && kernel_call::is_profitable(f, x.element(), x.ty().numel())
 }
 
 /// A function that is written once for kernels and for XLA:CPU.
@@ -71,19 +68,22 @@ impl analytic::OfTwo for Single<BinaryKind> {
 #[derive(Debug)]
 pub(crate) struct Angle(pub(crate) UnaryKind);
 
+impl Angle {
+    const KINDS: [UnaryKind; 3] = [UnaryKind::Sin, UnaryKind::Cos, UnaryKind::Tan];
+}
+
+impl Field for Angle {
+    fn put(&self, to: &mut Numbers) {
+        Angle::KINDS.iter().position(|kind| *kind == self.0).expect("a function of an angle").put(to);
+    }
+    fn take(from: &mut &[i64]) -> Option<Angle> {
+        Angle::KINDS.get(usize::take(from)?).copied().map(Angle)
+    }
+}
+
 impl KernelCall for Angle {
-    fn names() -> &'static [&'static str] {
-        &["sin", "cos", "tan"]
-    }
-    fn name(&self) -> &'static str {
-        self.0.name()
-    }
-    fn numbers(&self) -> Numbers {
-        smallvec![]
-    }
-    fn decode(name: &str, numbers: &[i64]) -> Option<Self> {
-        let kinds = [UnaryKind::Sin, UnaryKind::Cos, UnaryKind::Tan];
-        kinds.into_iter().find(|kind| kind.name() == name).filter(|_| numbers.is_empty()).map(Angle)
+    fn name() -> &'static str {
+        "angle"
     }
     fn arity(&self) -> (usize, usize) {
         (1, 1)

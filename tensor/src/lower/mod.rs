@@ -3,6 +3,7 @@
 pub(crate) mod analytic;
 pub(crate) mod attention;
 pub(crate) mod conv;
+pub(crate) mod fields;
 pub(crate) mod join;
 pub mod kernel_call;
 pub(crate) mod math;

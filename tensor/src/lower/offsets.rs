@@ -5,48 +5,122 @@
 
 use crate::Meta;
 use crate::op::{Func, Prim, Value, Values};
-use crate::ops::pad::Pad;
+use crate::ops::pad::{Pad, SliceUpdate};
 use crate::ops::shape::{AsStrided, Slice};
+use crate::types::dims::MAX_DIMS;
 use smallvec::{SmallVec, smallvec};
 use torchtpu_stablehlo::ElementType;
 
 /// Offsets of an op, in elements of a dimension or of a storage.
 pub type Offsets = SmallVec<[i64; 2]>;
 
+/// An op with such numbers.
+trait Moving: Clone {
+    /// The numbers.
+    fn offsets(&self) -> Offsets;
+    /// The op with other numbers.
+    fn at(&self, offsets: &[i64]) -> Self;
+    /// The StableHLO of an op whose numbers are zeros, at offsets that are 0-d `s64` values.
+    fn lower_at(&self, f: &mut Func, x: &[Value], y: &Meta, offsets: &[Value]) -> Value;
+}
+
+impl Moving for Slice {
+    fn offsets(&self) -> Offsets {
+        smallvec![self.start as i64]
+    }
+    fn at(&self, offsets: &[i64]) -> Slice {
+        Slice { start: offsets[0] as usize, ..*self }
+    }
+    fn lower_at(&self, f: &mut Func, x: &[Value], _: &Meta, offsets: &[Value]) -> Value {
+        slice(f, &x[0], self, &offsets[0])
+    }
+}
+
+impl Moving for SliceUpdate {
+    fn offsets(&self) -> Offsets {
+        self.0.offsets()
+    }
+    fn at(&self, offsets: &[i64]) -> SliceUpdate {
+        SliceUpdate(self.0.at(offsets))
+    }
+    fn lower_at(&self, f: &mut Func, x: &[Value], _: &Meta, offsets: &[Value]) -> Value {
+        self.update(f, &x[0], &x[1], &offsets[0])
+    }
+}
+
+impl Moving for AsStrided {
+    fn offsets(&self) -> Offsets {
+        smallvec![self.offset as i64]
+    }
+    fn at(&self, offsets: &[i64]) -> AsStrided {
+        AsStrided { offset: offsets[0] as usize, ..*self }
+    }
+    fn lower_at(&self, f: &mut Func, x: &[Value], y: &Meta, offsets: &[Value]) -> Value {
+        let first = f.broadcast_in_dim(&offsets[0], &self.dims, &[]);
+        self.take(f, &x[0], &first, y)
+    }
+}
+
+impl Moving for Pad {
+    fn offsets(&self) -> Offsets {
+        self.moving().map(|d| i64::from(self.low[d]).abs()).collect()
+    }
+    fn at(&self, offsets: &[i64]) -> Pad {
+        let mut pad = self.clone();
+        for (d, &offset) in self.moving().zip(offsets) {
+            let both = self.low[d] + self.high[d];
+            // Elements that are cut off count as negative padding.
+            let low = if both < 0 { -offset } else { offset } as i32;
+            (pad.low[d], pad.high[d]) = (low, both - low);
+        }
+        pad
+    }
+    fn lower_at(&self, f: &mut Func, x: &[Value], y: &Meta, offsets: &[Value]) -> Value {
+        pad(f, self, x, y, offsets)
+    }
+}
+
+impl<M: Moving> Moving for Box<M> {
+    fn offsets(&self) -> Offsets {
+        (**self).offsets()
+    }
+    fn at(&self, offsets: &[i64]) -> Box<M> {
+        Box::new((**self).at(offsets))
+    }
+    fn lower_at(&self, f: &mut Func, x: &[Value], y: &Meta, offsets: &[Value]) -> Value {
+        (**self).lower_at(f, x, y, offsets)
+    }
+}
+
+/// Compute `$does` for an op with offsets, and `$other` for any other op.
+macro_rules! moving {
+    ($op:expr, $o:ident $wrap:ident => $does:expr, $other:expr) => {
+        moving!(@ $op, $o $wrap => $does, $other; Slice SliceUpdate AsStrided Pad)
+    };
+    (@ $op:expr, $o:ident $wrap:ident => $does:expr, $other:expr; $($name:ident)*) => {
+        match $op {
+            $(Prim::$name($o) => { #[allow(unused)] let $wrap = Prim::$name; $does })*
+            _ => $other,
+        }
+    };
+}
+
 impl Prim {
     /// The numbers that could be passed at run time; empty for most ops.
     #[inline]
     pub fn offsets(&self) -> Offsets {
-        match self {
-            Prim::Slice(s) => smallvec![s.start as i64],
-            Prim::SliceUpdate(s) => smallvec![s.0.start as i64],
-            Prim::AsStrided(w) => smallvec![w.offset as i64],
-            Prim::Pad(p) => p.moving().map(|d| i64::from(p.low[d]).abs()).collect(),
-            _ => Offsets::new(),
-        }
+        moving!(self, o wrap => o.offsets(), Offsets::new())
     }
 
     /// Whether [`Prim::offsets`] may be non-empty.
     #[inline]
     pub fn has_offsets(&self) -> bool {
-        matches!(self, Prim::Slice(_) | Prim::SliceUpdate(_) | Prim::AsStrided(_) | Prim::Pad(_))
+        moving!(self, _o wrap => true, false)
     }
 
     /// The op with zeros for [`Prim::offsets`]. Ops that differ only in their offsets become equal.
     pub fn without_offsets(&self) -> Prim {
-        match self {
-            Prim::Slice(s) => Prim::Slice(Slice { start: 0, ..*s }),
-            Prim::SliceUpdate(s) => Prim::SliceUpdate(crate::ops::pad::SliceUpdate(Slice { start: 0, ..s.0 })),
-            Prim::AsStrided(w) => Prim::AsStrided(Box::new(AsStrided { offset: 0, ..**w })),
-            Prim::Pad(p) => {
-                let mut q = p.clone();
-                for d in p.moving() {
-                    (q.low[d], q.high[d]) = (0, p.low[d] + p.high[d]);
-                }
-                Prim::Pad(q)
-            }
-            other => other.clone(),
-        }
+        moving!(self, o wrap => wrap(o.at(&[0; MAX_DIMS])), self.clone())
     }
 
     /// The inverse of [`Prim::without_offsets`]: the op with these offsets.
@@ -54,22 +128,7 @@ impl Prim {
     /// # Panics
     /// When the op has no offsets.
     pub fn with_offsets(&self, offsets: &[i64]) -> Prim {
-        let place = offsets[0] as usize;
-        match self {
-            Prim::Slice(s) => Prim::Slice(Slice { start: place, ..*s }),
-            Prim::SliceUpdate(s) => Prim::SliceUpdate(crate::ops::pad::SliceUpdate(Slice { start: place, ..s.0 })),
-            Prim::AsStrided(w) => Prim::AsStrided(Box::new(AsStrided { offset: place, ..**w })),
-            Prim::Pad(p) => {
-                let mut q = p.clone();
-                for (d, &offset) in p.moving().zip(offsets) {
-                    // Elements that are cut off count as negative padding.
-                    let low = if p.high[d] < 0 { -offset } else { offset } as i32;
-                    (q.low[d], q.high[d]) = (low, p.high[d] - low);
-                }
-                Prim::Pad(q)
-            }
-            other => panic!("{} has no offsets", other.name()),
-        }
+        moving!(self, o wrap => wrap(o.at(offsets)), panic!("{} has no offsets", self.name()))
     }
 
     /// [`Prim::lower`] for an op [without offsets](Prim::without_offsets), at offsets that are passed at run time as
@@ -78,16 +137,7 @@ impl Prim {
     /// # Panics
     /// When the op has no offsets.
     pub fn lower_at(&self, f: &mut Func, x: &[Value], y: &[Meta], offsets: &[Value]) -> Values {
-        smallvec![match self {
-            Prim::Slice(s) => slice(f, &x[0], s, &offsets[0]),
-            Prim::SliceUpdate(s) => s.update(f, &x[0], &x[1], &offsets[0]),
-            Prim::AsStrided(w) => {
-                let first = f.broadcast_in_dim(&offsets[0], &w.dims, &[]);
-                w.take(f, &x[0], &first, &y[0])
-            }
-            Prim::Pad(p) => pad(f, p, x, &y[0], offsets),
-            other => panic!("{} has no offsets", other.name()),
-        }]
+        smallvec![moving!(self, o wrap => o.lower_at(f, x, &y[0], offsets), panic!("{} has no offsets", self.name()))]
     }
 }
 

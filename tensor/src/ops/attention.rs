@@ -3,7 +3,8 @@
 use crate::axes::{Axes, Combine, last};
 use crate::graph::may_need_grad;
 use crate::lower::attention as accelerator;
-use crate::lower::kernel_call::{self, KernelCall, Numbers, Operand};
+use crate::lower::fields::fields;
+use crate::lower::kernel_call::{self, KernelCall, Operand};
 use crate::op::{
     Attribute, Attributes, F64, Facts, Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, broadcast_dims, same_device,
 };
@@ -139,17 +140,6 @@ impl Attention {
     }
 }
 
-fn attention_numbers(o: &Attention) -> Numbers {
-    smallvec![o.scale.get().to_bits() as i64, o.is_causal.into(), o.mask.into(), o.rows_first.into()]
-}
-
-fn attention_spec(numbers: &[i64]) -> Option<Attention> {
-    let &[scale, is_causal, mask, rows_first] = numbers else { return None };
-    let scale = F64::new(f64::from_bits(scale as u64));
-    let [is_causal, mask, rows_first] = [is_causal, mask, rows_first].map(|n| n != 0);
-    Some(Attention { scale, is_causal, mask, rows_first, keeps_output: false })
-}
-
 /// The layout of operand `i` of a call. Operand `mask` is broadcast to the scores of operands `q` and `q + 1`.
 fn mask_layout(o: &Attention, q: usize, mask: usize, i: usize, x: &[Operand<'_>]) -> (Dims, Dims) {
     let Operand { sizes, strides, .. } = &x[i];
@@ -164,15 +154,14 @@ fn mask_layout(o: &Attention, q: usize, mask: usize, i: usize, x: &[Operand<'_>]
     (scores, spread)
 }
 
+fields! {
+    Attention { scale, is_causal, mask, rows_first; keeps_output: false };
+    AttentionBackward { of };
+}
+
 impl KernelCall for Attention {
-    fn names() -> &'static [&'static str] {
-        &["attention"]
-    }
-    fn numbers(&self) -> Numbers {
-        attention_numbers(self)
-    }
-    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
-        attention_spec(numbers)
+    fn name() -> &'static str {
+        "attention"
     }
     fn arity(&self) -> (usize, usize) {
         (3 + usize::from(self.mask), 2)
@@ -191,14 +180,8 @@ impl KernelCall for Attention {
 }
 
 impl KernelCall for AttentionBackward {
-    fn names() -> &'static [&'static str] {
-        &["attention_backward"]
-    }
-    fn numbers(&self) -> Numbers {
-        attention_numbers(&self.of)
-    }
-    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
-        Some(AttentionBackward { of: attention_spec(numbers)? })
+    fn name() -> &'static str {
+        "attention_backward"
     }
     fn arity(&self) -> (usize, usize) {
         (5 + usize::from(self.of.mask), 3)

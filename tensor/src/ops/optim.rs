@@ -5,7 +5,8 @@
 
 use crate::axes::Axes;
 use crate::backend::SharedNumbers;
-use crate::lower::kernel_call::{self, KernelCall, Numbers, Operand, message, misfit};
+use crate::lower::fields::fields;
+use crate::lower::kernel_call::{self, KernelCall, Operand, message, misfit};
 use crate::op::{Facts, Func, Fused, KernelFn, LowerFn, Outs, Prim, Value, Values};
 use crate::ops::pointwise::kernel_error;
 use crate::schema::{Args, Ret, Row, Sample, SampleArg, Scope, Tier, n};
@@ -171,16 +172,14 @@ fn value_of(x: &View<'_>) -> f64 {
     }
 }
 
+fields! {
+    AdamW { decoupled, decays, maximize };
+    Sgd { momentum, decays, nesterov, maximize, first };
+}
+
 impl KernelCall for AdamW {
-    fn names() -> &'static [&'static str] {
-        &["adamw"]
-    }
-    fn numbers(&self) -> Numbers {
-        smallvec![self.decoupled.into(), self.decays.into(), self.maximize.into()]
-    }
-    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
-        let &[decoupled, decays, maximize] = numbers else { return None };
-        Some(AdamW { decoupled: decoupled != 0, decays: decays != 0, maximize: maximize != 0 })
+    fn name() -> &'static str {
+        "adamw"
     }
     fn arity(&self) -> (usize, usize) {
         (12, 3)
@@ -202,17 +201,8 @@ impl KernelCall for AdamW {
 }
 
 impl KernelCall for Sgd {
-    fn names() -> &'static [&'static str] {
-        &["sgd"]
-    }
-    fn numbers(&self) -> Numbers {
-        let flags = [self.momentum, self.decays, self.nesterov, self.maximize, self.first];
-        flags.into_iter().map(i64::from).collect()
-    }
-    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
-        let numbers: [i64; 5] = numbers.try_into().ok()?;
-        let [momentum, decays, nesterov, maximize, first] = numbers.map(|n| n != 0);
-        Some(Sgd { momentum, decays, nesterov, maximize, first })
+    fn name() -> &'static str {
+        "sgd"
     }
     fn arity(&self) -> (usize, usize) {
         (6 + usize::from(self.momentum), 2)

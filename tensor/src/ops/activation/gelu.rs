@@ -2,7 +2,8 @@
 
 use super::same_as;
 use crate::axes::Axes;
-use crate::lower::kernel_call::{self, KernelCall, Numbers, message, misfit};
+use crate::lower::fields::fields;
+use crate::lower::kernel_call::{self, KernelCall, message, misfit};
 use crate::op::{Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn};
 use crate::ops::pointwise::kernel_error;
 use crate::types::compute::{expect_float, narrowed, widened};
@@ -32,16 +33,14 @@ const ROOT_HALF: f64 = std::f64::consts::FRAC_1_SQRT_2;
 const TANH_SCALE: f64 = 0.797_884_560_802_865_4;
 const TANH_CUBE: f64 = 0.044_715;
 
+fields! {
+    Gelu { tanh };
+    GeluBackward { tanh };
+}
+
 impl KernelCall for Gelu {
-    fn names() -> &'static [&'static str] {
-        &["gelu"]
-    }
-    fn numbers(&self) -> Numbers {
-        smallvec![self.tanh.into()]
-    }
-    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
-        let &[tanh] = numbers else { return None };
-        Some(Gelu { tanh: tanh != 0 })
+    fn name() -> &'static str {
+        "gelu"
     }
     fn arity(&self) -> (usize, usize) {
         (1, 1)
@@ -53,15 +52,8 @@ impl KernelCall for Gelu {
 }
 
 impl KernelCall for GeluBackward {
-    fn names() -> &'static [&'static str] {
-        &["gelu_backward"]
-    }
-    fn numbers(&self) -> Numbers {
-        smallvec![self.tanh.into()]
-    }
-    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
-        let &[tanh] = numbers else { return None };
-        Some(GeluBackward { tanh: tanh != 0 })
+    fn name() -> &'static str {
+        "gelu_backward"
     }
     fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> std::result::Result<(), String> {
         let ([g, x], [gx]) = (x, y) else { return Err(misfit(self)) };

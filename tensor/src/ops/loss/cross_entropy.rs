@@ -2,7 +2,8 @@
 
 use super::Reduction;
 use crate::axes::{Axes, Combine, names};
-use crate::lower::kernel_call::{self, KernelCall, Numbers, message, misfit};
+use crate::lower::fields::fields;
+use crate::lower::kernel_call::{self, KernelCall, message, misfit};
 use crate::op::{F64, Facts, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, same_device};
 use crate::ops::indexing::{gather, index_select};
 use crate::ops::pointwise::{kernel_error, select};
@@ -173,25 +174,14 @@ impl CrossEntropyBackward {
     }
 }
 
-fn cross_entropy_numbers(o: &CrossEntropy) -> Numbers {
-    smallvec![o.weight.into(), o.ignore_index, o.smoothing.get().to_bits() as i64]
-}
-
-fn cross_entropy_spec(numbers: &[i64]) -> Option<CrossEntropy> {
-    let &[weight, ignore_index, smoothing] = numbers else { return None };
-    let smoothing = F64::new(f64::from_bits(smoothing as u64));
-    Some(CrossEntropy { weight: weight != 0, ignore_index, smoothing })
+fields! {
+    CrossEntropy { weight, ignore_index, smoothing };
+    CrossEntropyBackward { of };
 }
 
 impl KernelCall for CrossEntropy {
-    fn names() -> &'static [&'static str] {
-        &["cross_entropy"]
-    }
-    fn numbers(&self) -> Numbers {
-        cross_entropy_numbers(self)
-    }
-    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
-        cross_entropy_spec(numbers)
+    fn name() -> &'static str {
+        "cross_entropy"
     }
     fn arity(&self) -> (usize, usize) {
         (2 + usize::from(self.weight), 3)
@@ -205,14 +195,8 @@ impl KernelCall for CrossEntropy {
 }
 
 impl KernelCall for CrossEntropyBackward {
-    fn names() -> &'static [&'static str] {
-        &["cross_entropy_backward"]
-    }
-    fn numbers(&self) -> Numbers {
-        cross_entropy_numbers(&self.of)
-    }
-    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
-        Some(CrossEntropyBackward { of: cross_entropy_spec(numbers)? })
+    fn name() -> &'static str {
+        "cross_entropy_backward"
     }
     fn arity(&self) -> (usize, usize) {
         (4 + usize::from(self.of.weight), 1)

@@ -2,7 +2,8 @@
 
 use super::{Dot, dot, swap_last};
 use crate::axes::{Axes, Combine};
-use crate::lower::kernel_call::{self, KernelCall, Numbers, Operand, misfit};
+use crate::lower::fields::fields;
+use crate::lower::kernel_call::{self, KernelCall, Operand, misfit};
 use crate::meta::element_type;
 use crate::op::{Facts, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, same_device};
 use crate::ops::complex;
@@ -35,16 +36,13 @@ pub(crate) struct LinearCall {
     bias: bool,
 }
 
+fields! {
+    LinearCall { bias };
+}
+
 impl KernelCall for LinearCall {
-    fn names() -> &'static [&'static str] {
-        &["linear"]
-    }
-    fn numbers(&self) -> Numbers {
-        smallvec![self.bias.into()]
-    }
-    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
-        let &[bias] = numbers else { return None };
-        Some(LinearCall { bias: bias != 0 })
+    fn name() -> &'static str {
+        "linear"
     }
     fn arity(&self) -> (usize, usize) {
         (2 + usize::from(self.bias), 1)

@@ -2,7 +2,8 @@
 
 use super::{last, mean_of, nothing, unwanted};
 use crate::axes::{Axes, Combine, all_whole};
-use crate::lower::kernel_call::{self, KernelCall, Numbers, misfit};
+use crate::lower::fields::fields;
+use crate::lower::kernel_call::{self, KernelCall, misfit};
 use crate::op::{F64, Facts, Fused, Grads, KernelFn, LowerFn, Outs, Prim, Saved, Saves, VjpFn, all_dims};
 use crate::ops::reduce::sum_mask;
 use crate::policy::{Policies, Policy};
@@ -110,27 +111,14 @@ impl LayerNormBackward {
     }
 }
 
-/// The attributes of a call. The elements of a row count as one dimension, which makes no difference to the kernel.
-fn layer_norm_numbers(o: &LayerNorm) -> Numbers {
-    let eps = o.eps.get().to_bits() as i64;
-    smallvec![o.shape.numel() as i64, eps, o.rms.into(), o.weight.into(), o.bias.into()]
-}
-
-fn layer_norm_spec(numbers: &[i64]) -> Option<LayerNorm> {
-    let &[len, eps, rms, weight, bias] = numbers else { return None };
-    let (shape, eps) = (Dims::new(&[usize::try_from(len).ok()?]), F64::new(f64::from_bits(eps as u64)));
-    Some(LayerNorm { shape, eps, rms: rms != 0, weight: weight != 0, bias: bias != 0 })
+fields! {
+    LayerNorm { shape, eps, rms, weight, bias };
+    LayerNormBackward { of, wanted };
 }
 
 impl KernelCall for LayerNorm {
-    fn names() -> &'static [&'static str] {
-        &["layer_norm"]
-    }
-    fn numbers(&self) -> Numbers {
-        layer_norm_numbers(self)
-    }
-    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
-        layer_norm_spec(numbers)
+    fn name() -> &'static str {
+        "layer_norm"
     }
     fn arity(&self) -> (usize, usize) {
         (1 + usize::from(self.weight) + usize::from(self.bias), 3)
@@ -143,17 +131,8 @@ impl KernelCall for LayerNorm {
 }
 
 impl KernelCall for LayerNormBackward {
-    fn names() -> &'static [&'static str] {
-        &["layer_norm_backward"]
-    }
-    fn numbers(&self) -> Numbers {
-        let mut numbers = layer_norm_numbers(&self.of);
-        numbers.push(self.wanted.into());
-        numbers
-    }
-    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
-        let (&wanted, numbers) = numbers.split_last()?;
-        Some(LayerNormBackward { of: layer_norm_spec(numbers)?, wanted: u8::try_from(wanted).ok()? })
+    fn name() -> &'static str {
+        "layer_norm_backward"
     }
     fn arity(&self) -> (usize, usize) {
         (4 + usize::from(self.of.weight), 3)

@@ -1,7 +1,8 @@
 //! Softmax and its logarithm along one dimension.
 
 use crate::axes::Axes;
-use crate::lower::kernel_call::{self, KernelCall, Numbers, misfit};
+use crate::lower::fields::fields;
+use crate::lower::kernel_call::{self, KernelCall, misfit};
 use crate::op::{Facts, Fused, KernelFn, LowerFn, Outs, Prim, Saves, VjpFn, normalize_dim};
 use crate::policy::{Policies, Policy};
 use crate::schema::{Args, DTypeWithOut, Ret, Row, Sample, SampleArg, Scope, Tier, messages, n, t};
@@ -60,16 +61,14 @@ impl SoftmaxBackward {
     }
 }
 
+fields! {
+    Softmax { log, dim };
+    SoftmaxBackward { log, dim };
+}
+
 impl KernelCall for Softmax {
-    fn names() -> &'static [&'static str] {
-        &["softmax"]
-    }
-    fn numbers(&self) -> Numbers {
-        smallvec![self.log.into(), self.dim as i64]
-    }
-    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
-        let &[log, dim] = numbers else { return None };
-        Some(Softmax { log: log != 0, dim: usize::try_from(dim).ok()? })
+    fn name() -> &'static str {
+        "softmax"
     }
     fn arity(&self) -> (usize, usize) {
         (1, 1)
@@ -84,15 +83,8 @@ impl KernelCall for Softmax {
 }
 
 impl KernelCall for SoftmaxBackward {
-    fn names() -> &'static [&'static str] {
-        &["softmax_backward"]
-    }
-    fn numbers(&self) -> Numbers {
-        smallvec![self.log.into(), self.dim as i64]
-    }
-    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
-        let &[log, dim] = numbers else { return None };
-        Some(SoftmaxBackward { log: log != 0, dim: usize::try_from(dim).ok()? })
+    fn name() -> &'static str {
+        "softmax_backward"
     }
     fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> std::result::Result<(), String> {
         match (x, y) {

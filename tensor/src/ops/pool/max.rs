@@ -2,7 +2,8 @@
 
 use super::{INDEX, Windows, along, bounds, int, label};
 use crate::axes::{Axes, all_whole};
-use crate::lower::kernel_call::{self, KernelCall, Numbers, misfit, spatial_of};
+use crate::lower::fields::fields;
+use crate::lower::kernel_call::{self, KernelCall, misfit};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values};
 use crate::types::compute::expect_float;
 use crate::{DType, Dims, Meta, Result, Tensor, dispatch};
@@ -32,15 +33,14 @@ pub struct MaxPoolBackward(pub Windows);
 #[derive(Debug)]
 pub(crate) struct MaxPoolCall(PoolSpec);
 
+fields! {
+    MaxPoolCall { 0 };
+    MaxPoolBackwardCall { spatial };
+}
+
 impl KernelCall for MaxPoolCall {
-    fn names() -> &'static [&'static str] {
-        &["max_pool"]
-    }
-    fn numbers(&self) -> Numbers {
-        pool_numbers(&self.0)
-    }
-    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
-        Some(MaxPoolCall(pool_spec(numbers)?))
+    fn name() -> &'static str {
+        "max_pool"
     }
     fn arity(&self) -> (usize, usize) {
         (1, 2)
@@ -59,43 +59,14 @@ pub(crate) struct MaxPoolBackwardCall {
 }
 
 impl KernelCall for MaxPoolBackwardCall {
-    fn names() -> &'static [&'static str] {
-        &["max_pool_backward"]
-    }
-    fn numbers(&self) -> Numbers {
-        smallvec![self.spatial as i64]
-    }
-    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
-        let &[spatial] = numbers else { return None };
-        Some(MaxPoolBackwardCall { spatial: usize::try_from(spatial).ok()? })
+    fn name() -> &'static str {
+        "max_pool_backward"
     }
     fn compute(&self, x: &[View<'_>], y: &mut [ViewMut<'_>]) -> std::result::Result<(), String> {
         let ([g, at], [gx]) = (x, y) else { return Err(misfit(self)) };
         kernels::max_pool_backward(g, at, self.spatial, gx);
         Ok(())
     }
-}
-
-fn pool_numbers(s: &PoolSpec) -> Numbers {
-    let mut numbers = smallvec![s.spatial as i64];
-    for d in 0..s.spatial {
-        numbers.extend([s.kernel[d], s.stride[d], s.pad[d], s.dilation[d]].map(|n| n as i64));
-    }
-    numbers
-}
-
-fn pool_spec(numbers: &[i64]) -> Option<PoolSpec> {
-    let [spatial, rest @ ..] = numbers else { return None };
-    let (dims, []) = rest.as_chunks::<4>() else { return None };
-    let spatial = spatial_of(*spatial, dims)?;
-    let mut s = PoolSpec { spatial, kernel: [1; 3], stride: [1; 3], pad: [0; 3], dilation: [1; 3] };
-    for (d, &[kernel, stride, pad, dilation]) in dims.iter().enumerate() {
-        s.kernel[d] = usize::try_from(kernel).ok()?;
-        s.stride[d] = usize::try_from(stride).ok()?;
-        s.pad[d] = usize::try_from(pad).ok()?;
-        s.dilation[d] = usize::try_from(dilation).ok()?;
-    }
-    Some(s)
 }
 
 impl Op for MaxPool {

@@ -6,7 +6,8 @@ mod spread;
 use crate::axes::{Axes, Combine, names};
 use crate::formula::{by_formula, linear};
 use crate::graph::{BackwardFn, with_backward};
-use crate::lower::kernel_call::{self, KernelCall, Numbers, message, misfit};
+use crate::lower::fields::fields;
+use crate::lower::kernel_call::{self, KernelCall, message, misfit};
 use crate::op::{Func, Grads, Op, Prim, Saved, Saves, Value, Values, normalize_dim, normalize_dims};
 use crate::ops::pointwise::select_scalar;
 use crate::saved::SavedTensor;
@@ -47,16 +48,13 @@ fn masked(mask: u64, rank: usize) -> Vec<usize> {
 #[derive(Debug)]
 pub(crate) struct SumRows(usize);
 
+fields! {
+    SumRows { 0 };
+}
+
 impl KernelCall for SumRows {
-    fn names() -> &'static [&'static str] {
-        &["sum_rows"]
-    }
-    fn numbers(&self) -> Numbers {
-        smallvec![self.0 as i64]
-    }
-    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
-        let &[lead] = numbers else { return None };
-        Some(SumRows(usize::try_from(lead).ok()?))
+    fn name() -> &'static str {
+        "sum_rows"
     }
     fn arity(&self) -> (usize, usize) {
         (1, 1)
