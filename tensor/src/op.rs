@@ -396,10 +396,12 @@ fn check_rare(name: &str, x: &[&Tensor], takes_complex: bool, takes_stored: bool
 }
 
 /// Call `infer` if the op accepts the dtypes of the operands, and refuse a result of a dtype that it does not accept.
-/// `accepts` returns the name of the op, and whether it takes complex dtypes and those that are only stored.
+/// `accepts` returns the name of the op, and whether it takes complex dtypes and those that are only stored. If
+/// `makes_dtypes` is false, only stored operands give a stored result.
 #[inline(always)]
 fn within_dtypes(
     x: &[&Tensor],
+    makes_dtypes: bool,
     accepts: impl Fn() -> (&'static str, bool, bool),
     infer: impl FnOnce() -> Result<Meta>,
 ) -> Result<Meta> {
@@ -408,7 +410,8 @@ fn within_dtypes(
         check_rare(name, x, takes_complex, takes_stored)?;
     }
     let y = infer();
-    if let Ok(meta) = &y
+    if makes_dtypes
+        && let Ok(meta) = &y
         && meta.dtype.is_stored()
     {
         let (name, _, takes_stored) = accepts();
@@ -455,7 +458,7 @@ pub(crate) mod prim {
     }
     #[inline]
     pub(crate) fn infer<O: Op>(o: &O, x: &[&Tensor]) -> Result<Meta> {
-        within_dtypes(x, || (o.label(), o.takes_complex(), o.takes_stored()), || o.infer(x))
+        within_dtypes(x, !O::FACTS.is_binary, || (o.label(), o.takes_complex(), o.takes_stored()), || o.infer(x))
     }
     pub(crate) fn infer_extra<O: Op>(o: &O, x: &[&Tensor], first: &Meta, i: usize) -> Meta {
         o.infer_extra(x, first, i)
@@ -597,7 +600,7 @@ pub(crate) mod fused {
         O::DIFFERENTIABLE
     }
     pub(crate) fn infer<O: Fused>(o: &O, x: &[&Tensor]) -> Result<Meta> {
-        within_dtypes(x, || (o.label(), o.takes_complex(), o.takes_stored()), || o.infer(x))
+        within_dtypes(x, !O::FACTS.is_binary, || (o.label(), o.takes_complex(), o.takes_stored()), || o.infer(x))
     }
     pub(crate) fn infer_extra<O: Fused>(o: &O, x: &[&Tensor], first: &Meta, i: usize) -> Meta {
         o.infer_extra(x, first, i)
