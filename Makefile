@@ -5,7 +5,7 @@
 #   make check    formatting, lints, dependencies, spelling, links, documentation; ONLY="ruff links" for some
 #   make quick    after a change: the tests that look at it, in three minutes where the last build is there
 #   make python-site  for changes of Python alone: the package in target/test-site, with the extension of WHEEL=file.whl
-#   make generated  the type stubs and docs/ops.md, from the rows of the op table
+#   make generated  the type stubs, docs/ops.md and docs/nodes.md, from the rows and rules of ops
 #   make bench    Rust benchmarks
 #   make wheel    the wheel, in dist/
 #   make release-check  source distribution and wheel, in dist/, checked and tried in a new environment

@@ -1,5 +1,6 @@
 //! Files of the repository that are written from the rows. `make generated` writes them, the tests compare them.
 
+mod nodes;
 mod reference;
 mod stubs;
 
