@@ -67,6 +67,7 @@ mod event;
 mod explain;
 mod failure;
 mod families;
+mod forbidden;
 mod form;
 mod growing;
 mod interpret;
@@ -140,6 +141,25 @@ pub fn set_eager_mode(mode: EagerMode) {
     if mode != EagerMode::Fused {
         pool::shared().clear();
     }
+}
+
+/// Refuse compilations in this process until [`allow_compilation`] is called as often. What was recorded before is
+/// launched first. A program that would be compiled fails: each read of its results is an error, which names what
+/// differs from the programs that there are. Programs in memory, on disk and in a [`bundle`] run as always.
+pub fn forbid_compilation() {
+    engine().cut_all(CutReason::Explicit);
+    engine().quiesce();
+    forbidden::begin();
+}
+
+/// End a [`forbid_compilation`]. What was recorded is launched first.
+///
+/// # Errors
+/// `Runtime`, for the first compilation that was refused since.
+pub fn allow_compilation() -> Result<()> {
+    engine().cut_all(CutReason::Explicit);
+    engine().quiesce();
+    forbidden::end()
 }
 
 /// Return the precision of `float32` matrix products on accelerators.

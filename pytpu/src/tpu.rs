@@ -71,6 +71,18 @@ fn _tpu_quiesce(py: Python<'_>) {
     py.detach(lazy::quiesce);
 }
 
+/// Refuse compilations until they are allowed again: see `torch.tpu.forbid_compilation`.
+#[pyfunction]
+fn _tpu_forbid_compilation(py: Python<'_>) {
+    py.detach(lazy::forbid_compilation);
+}
+
+/// End a `_tpu_forbid_compilation`, and raise the first refusal.
+#[pyfunction]
+fn _tpu_allow_compilation(py: Python<'_>) -> PyResult<()> {
+    py.detach(lazy::allow_compilation).map_err(enter::exception)
+}
+
 /// Return the mode as a number: 0 debug, 1 strict, 2 fused.
 #[pyfunction]
 fn _tpu_eager_mode() -> u8 {
@@ -385,6 +397,8 @@ pub(crate) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(_tpu_memory_info, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_synchronize, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_quiesce, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_forbid_compilation, m)?)?;
+    m.add_function(wrap_pyfunction!(_tpu_allow_compilation, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_eager_mode, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_set_eager_mode, m)?)?;
     m.add_function(wrap_pyfunction!(_tpu_set_matmul_precision, m)?)?;

@@ -18,7 +18,7 @@ use crate::metrics::{COUNTERS, count};
 use crate::mode::EagerMode;
 use crate::pieces::Plan;
 use crate::slot::Slot;
-use crate::{bundle, device, explain, form, growing, mode, options, pieces, plan, pool, precision, types};
+use crate::{bundle, device, explain, forbidden, form, growing, mode, options, pieces, plan, pool, precision, types};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::sync::atomic::AtomicBool;
@@ -89,7 +89,8 @@ impl Engine {
                 (Ok(c), segment)
             }
             (hash, None) => {
-                if is_interpreted && self.interpreter.should_interpret(hash, &segment.body.form) {
+                if is_interpreted && (self.interpreter.should_interpret(hash, &segment.body.form) || forbidden::is_on())
+                {
                     match self.interpret(&segment.body, &segment.outputs, Some(segment.reason)) {
                         Some(result) => return self.finish_interpreted(segment, result),
                         None => self.interpreter.record_refused(hash),
@@ -387,17 +388,26 @@ impl Engine {
         form: &Form,
         reason: CutReason,
     ) -> Result<Arc<Compiled>, Arc<Failure>> {
-        let compiled = self.build(device, hash, form, reason)?;
+        let compiled = self.build(device, hash, form, reason, true)?;
         Ok(self.cache.insert(hash, Arc::new(compiled)))
     }
 
-    /// Compile a form, or load its executable from disk, for the caller to keep.
+    /// The ops of a form, and what differs from the nearest program that was compiled.
+    fn describe(&self, form: &Form) -> String {
+        let recent = self.cache.recent(64);
+        let why = explain::difference(form, recent.iter().map(|c| &c.form));
+        format!("{} ops ({}). The difference to the nearest program: {why}", form.nodes.len(), form.summary())
+    }
+
+    /// Compile a form, or load its executable from disk, for the caller to keep. If the program is awaited, it may not
+    /// be compiled where compilations are [forbidden].
     pub(super) fn build(
         &self,
         device: &Device,
         hash: u64,
         form: &Form,
         reason: CutReason,
+        is_awaited: bool,
     ) -> Result<Compiled, Arc<Failure>> {
         let ranks = device.ranks(form).map_err(Arc::new)?;
         let start = Instant::now();
@@ -442,6 +452,9 @@ impl Engine {
                 e
             }
             None => {
+                if is_awaited {
+                    forbidden::check(|| self.describe(form)).map_err(Arc::new)?;
+                }
                 let _notice = Notice::new(form.nodes.len());
                 let _compiling = collectives::Compiling::begin();
                 let e = device

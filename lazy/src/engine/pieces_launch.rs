@@ -182,7 +182,7 @@ impl Engine {
         let form = form.clone();
         // If no thread can be started, `promise` is dropped.
         self.in_thread(launched, move |engine| {
-            if let Ok(compiled) = engine.build(device, hash, &form, reason) {
+            if let Ok(compiled) = engine.build(device, hash, &form, reason, false) {
                 let _ = promise.0.set(Some(Arc::new(compiled)));
             }
         });

@@ -146,6 +146,38 @@ class set_eager_mode:
         _C._tpu_set_eager_mode(self._before)
 
 
+class forbid_compilation:
+    """Within the block, a program that would have to be compiled is an error: the alarm of a server that is warm.
+
+    Programs that are in memory, in the cache on disk or in a bundle of `torch.tpu.aot` run as always. What a refused
+    program would have computed raises at each read. The end of the block raises the first refusal if nothing else is
+    raised there. The block applies to all threads of the process.
+
+    Raises:
+        RuntimeError: If a program would be compiled. The text names its ops, and what differs from the nearest program
+            that there is, such as a size.
+
+    Example:
+        >>> import pytpu as torch
+        >>> x = torch.ones(4, device="tpu")
+        >>> warm = (x + x).sum().item()
+        >>> with torch.tpu.forbid_compilation():
+        ...     (x + x).sum().item()
+        8.0
+    """
+
+    def __enter__(self) -> forbid_compilation:
+        _C._tpu_forbid_compilation()
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        try:
+            _C._tpu_allow_compilation()
+        except RuntimeError:
+            if kind is None:
+                raise
+
+
 def metrics() -> dict[str, Any]:
     """Return the counts of the engine.
 
