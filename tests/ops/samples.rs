@@ -183,6 +183,7 @@ pub fn arguments(schema: &Schema, sample: &Sample, dtype: DType) -> Result<Vec<O
         .map(|(i, p)| {
             Ok(match sample.args.get(i) {
                 Some(SampleArg::Tensor(d, f)) => Owned::Tensor(tensor(d, *f, next(), dtype)?),
+                Some(SampleArg::Of(d, f, dtype)) => Owned::Tensor(tensor(d, *f, next(), DType::F32)?.to_dtype(*dtype)?),
                 Some(SampleArg::Transposed(d, f)) => {
                     let mut d = d.clone();
                     let r = d.len();

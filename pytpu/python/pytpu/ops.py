@@ -153,7 +153,6 @@ _NAMES_ONLY = {
     "_pin_memory",
     "_sparse_addmm",
     "_sparse_mm_reduce_impl",
-    "_scaled_mm",
     "_grouped_mm",
     "_scaled_dot_product_flash_attention",
     "_scaled_dot_product_efficient_attention",

@@ -33,6 +33,8 @@ pub enum SampleArg {
     /// A tensor of these sizes. A floating-point tensor gets the dtype under test, and `requires_grad` if gradients are
     /// tested.
     Tensor(Vec<usize>, Fill),
+    /// A tensor of these sizes and this dtype, whatever dtype is under test.
+    Of(Vec<usize>, Fill, DType),
     /// A tensor of these sizes, transposed in its last two dimensions, so that it is not contiguous.
     Transposed(Vec<usize>, Fill),
     /// Tensors of these sizes.

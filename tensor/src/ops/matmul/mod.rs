@@ -3,10 +3,12 @@
 mod blend;
 mod grouped;
 mod linear;
+mod scaled;
 mod tensordot;
 
 use crate::axes::{Axes, Combine};
-use crate::lower::kernel_call::{self, KernelCall, Numbers, Operand, misfit};
+use crate::lower::fields::fields;
+use crate::lower::kernel_call::{self, KernelCall, Operand, misfit};
 use crate::op::{Attribute, Attributes, Facts, Func, Grads, Op, Prim, Saved, Saves, Value, Values, same_device};
 use crate::ops::pointwise::kernel_error;
 use crate::policy::{Policies, Policy};
@@ -19,6 +21,7 @@ pub use grouped::Grouped;
 use grouped::grouped_mm;
 pub(crate) use linear::LinearCall;
 pub use linear::{Linear, bilinear, linear};
+use scaled::scaled_mm;
 use smallvec::smallvec;
 use std::cell::Cell;
 use tensordot::{inner, tensordot};
@@ -90,17 +93,14 @@ pub(crate) fn swap_last(d: &Dims) -> Dims {
     d
 }
 
+fields! {
+    // The dtype of the result says whether it is wide.
+    Dot { ta, tb; wide: false, of_narrow: false };
+}
+
 impl KernelCall for Dot {
-    fn names() -> &'static [&'static str] {
-        &["matmul"]
-    }
-    fn numbers(&self) -> Numbers {
-        smallvec![self.ta.into(), self.tb.into()]
-    }
-    fn decode(_: &str, numbers: &[i64]) -> Option<Self> {
-        let &[ta, tb] = numbers else { return None };
-        // The dtype of the result says whether it is wide.
-        Some(Dot::new(ta != 0, tb != 0))
+    fn name() -> &'static str {
+        "matmul"
     }
     fn takes_windows(&self, i: usize) -> bool {
         i < 2
@@ -598,6 +598,42 @@ pub const ROWS: &[Row] = &[
     )
     .scope(Scope::Function)
     .no_out(),
+    Row::new(
+        "_scaled_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, \
+        Tensor? scale_result=None, ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor",
+        Tier::Composed,
+        |a| {
+            let scales = [a.tensor(2)?, a.tensor(3)?];
+            Ok(scaled_mm(a.tensor(0)?, a.tensor(1)?, scales, a.opt_tensor(4)?, a.opt_dtype(6)?)?.into())
+        },
+        || {
+            let of = |dims: &[usize], dtype| SampleArg::Of(dims.to_vec(), Fill::Normal, dtype);
+            let scale = |dims: &[usize]| SampleArg::Of(dims.to_vec(), Fill::Positive, DType::F32);
+            let tail = |dtype| [SampleArg::Default, SampleArg::DType(dtype)];
+            let sample = |args: Vec<SampleArg>, dtype| Sample::new([args, tail(dtype).to_vec()].concat()).no_gradient();
+            let (narrow, wide) = (DType::F8E4M3FN, DType::F8E5M2);
+            vec![
+                sample(
+                    vec![of(&[4, 3], narrow), of(&[3, 5], narrow), scale(&[]), scale(&[1]), SampleArg::Default],
+                    DType::F32,
+                ),
+                sample(
+                    vec![of(&[4, 3], narrow), of(&[3, 5], wide), scale(&[4, 1]), scale(&[1, 5]), of(&[5], DType::BF16)],
+                    DType::BF16,
+                ),
+                sample(
+                    vec![of(&[2, 0], wide), of(&[0, 5], wide), scale(&[]), scale(&[]), of(&[5], DType::F32)],
+                    DType::F32,
+                ),
+            ]
+        },
+    )
+    .doc(
+        "Return the product of two matrices of 8-bit floats, each times its scale: one number for a matrix, or one for \
+         each row of the first and each column of the second. The result has the dtype `out_dtype`, or that of the \
+         first matrix. `scale_result` and `use_fast_accum` change nothing.",
+    )
+    .scope(Scope::Function),
     Row::new(
         "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
         Tier::Fused,
