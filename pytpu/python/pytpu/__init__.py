@@ -64,6 +64,7 @@ newaxis = None
 
 from . import _pickling, _tensor as _tensor_methods
 from ._info import finfo, iinfo
+from ._names import LAZY as _LAZY, MODULES as _MODULES
 from .autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .functions import *  # noqa: F403 (the functions are the public surface; `__all__` of the module lists them)
 from .random import (
@@ -75,137 +76,18 @@ from .random import (
     set_rng_state,
 )
 
-_LAZY_MODULES = {
-    "__config__",
-    "__future__",
-    "_VF",
-    "_custom_ops",
-    "_jit_internal",
-    "_linalg_utils",
-    "_ops",
-    "_guards",
-    "_library",
-    "_logging",
-    "_prims_common",
-    "_subclasses",
-    "_tensor_str",
-    "_utils",
-    "ao",
-    "classes",
-    "futures",
-    "quantization",
-    "quasirandom",
-    "_dynamo",
-    "_higher_order_ops",
-    "_inductor",
-    "accelerator",
-    "amp",
-    "autograd",
-    "backends",
-    "compiler",
-    "cpu",
-    "cuda",
-    "distributed",
-    "distributions",
-    "export",
-    "fft",
-    "func",
-    "fx",
-    "functional",
-    "hub",
-    "jit",
-    "library",
-    "linalg",
-    "masked",
-    "mps",
-    "multiprocessing",
-    "nn",
-    "onnx",
-    "ops",
-    "optim",
-    "overrides",
-    "profiler",
-    "safetensors",
-    "serialization",
-    "signal",
-    "sparse",
-    "special",
-    "storage",
-    "testing",
-    "torch_version",
-    "tpu",
-    "types",
-    "utils",
-    "version",
-    "xpu",
-}
-_LAZY_NAMES = {
-    "save": "serialization",
-    "load": "serialization",
-    "PyTorchFileReader": "serialization",
-    "from_dlpack": "utils.dlpack",
-    "to_dlpack": "utils.dlpack",
-}
-_LAZY_NAMES["GradScaler"] = "amp"
-_LAZY_NAMES["Event"] = _LAZY_NAMES["Stream"] = "_streams"
-for _name in ("ScriptObject", "SymBool", "SymFloat", "SymInt"):
-    _LAZY_NAMES[_name] = "_sym"
-_LAZY_NAMES["Future"] = "futures"
-_LAZY_NAMES["TensorType"] = "_c_names"
-_LAZY_NAMES["Argument"] = _LAZY_NAMES["FunctionSchema"] = _LAZY_NAMES["parse_schema"] = "_schema"
-for _name in (
-    "DeviceObjType", "StorageBase", "StreamObjType", "_disable_dynamo", "_has_compatible_shallow_copy_type", "_int_mm",
-    "_shape_as_tensor",
-):  # fmt: skip
-    _LAZY_NAMES[_name] = "_rare"
-_LAZY_NAMES["classproperty"] = "_utils"
-_LAZY_NAMES["AcceleratorError"] = _LAZY_NAMES["Tag"] = _LAZY_NAMES["batch_norm_update_stats"] = "_rare"
-for _name in ("", "_index", "_value", "_type", "_not_implemented", "_is_size", "_tensor_all", "_with"):
-    _LAZY_NAMES[f"_check{_name}"] = "_checks"
-_LAZY_NAMES["_assert"] = _LAZY_NAMES["_assert_async"] = "_checks"
-_LAZY_NAMES["_weight_norm"] = "_functions.products"
-_LAZY_NAMES["ScriptFunction"] = _LAZY_NAMES["ScriptModule"] = "jit"
-_LAZY_NAMES["from_file"] = _LAZY_NAMES["frombuffer"] = "_memory"
-for _name in (
-    "autocast",
-    "get_autocast_cpu_dtype",
-    "get_autocast_dtype",
-    "get_autocast_gpu_dtype",
-    "is_autocast_available",
-    "is_autocast_cpu_enabled",
-    "is_autocast_enabled",
-    "set_autocast_cpu_dtype",
-    "set_autocast_cpu_enabled",
-    "set_autocast_dtype",
-    "set_autocast_enabled",
-):
-    _LAZY_NAMES[_name] = "amp.autocast_mode"
-for _name in ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "Int", "Long", "Bool"):
-    _LAZY_NAMES[f"{_name}Tensor"] = "_legacy"
-    _LAZY_NAMES[f"{_name}Storage"] = "storage"
-for _name in ("ComplexDouble", "ComplexFloat", "Typed", "Untyped"):
-    _LAZY_NAMES[f"{_name}Storage"] = "storage"
-_LAZY_NAMES["Storage"] = "storage"
-for _name in ("sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum"):
-    _LAZY_NAMES[_name] = "_functions.symbolic"
-for _name in ("svd_lowrank", "pca_lowrank"):
-    _LAZY_NAMES[_name] = "_lowrank"
-for _name in ("cholesky", "eig", "lstsq", "matrix_rank", "qr", "solve", "symeig"):
-    _LAZY_NAMES[_name] = "_removed"
-del _name
-
 
 def __getattr__(name):
     if name == "torch":
         return _sys.modules[__package__]
-    if name in _LAZY_MODULES:
+    if name in _MODULES:
         try:
             return _importlib.import_module(f"{__package__}.{name}")
         except ModuleNotFoundError as error:
             if error.name != f"{__package__}.{name}":
                 raise
-    elif name in _LAZY_NAMES:
-        value = getattr(_importlib.import_module(f"{__package__}.{_LAZY_NAMES[name]}"), name)
+    elif name in _LAZY:
+        value = getattr(_importlib.import_module(f"{__package__}.{_LAZY[name]}"), name)
         globals()[name] = value
         return value
     return _as_torch._not_there(_sys.modules[__package__], "", name)
@@ -214,8 +96,8 @@ def __getattr__(name):
 def __dir__():
     from importlib.util import find_spec
 
-    there = {name for name in _LAZY_MODULES if find_spec(f"{__package__}.{name}")}
-    return sorted(set(globals()) | there | set(_LAZY_NAMES))
+    there = {name for name in _MODULES if find_spec(f"{__package__}.{name}")}
+    return sorted(set(globals()) | there | set(_LAZY))
 
 
 def _look_for_plugins():

@@ -13,10 +13,11 @@ import sys
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import FunctionType, ModuleType
 
-from ._places import FILES, MADE, NAMES
+from ._names import ABSENT, FILES, FOLDERS, NAMES, ROWS_OF, SOURCES
 
 _ROOT = __package__
-SHIM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_shim")
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+SHIM = os.path.join(_FOLDER, "_shim")
 
 # Modules of other libraries, and the function of `_libraries` that is called when one has run.
 FOLLOWERS = {
@@ -34,6 +35,9 @@ FOLLOWERS = {
     "torchaudio._extension.utils": "leave_out_extension",
     "torchvision.extension": "give_kernels",
 }
+
+# Files with the names of a module of the extension.
+_OF_EXTENSION = {"_c_names": "_C", "distributed._c_names": "_C._distributed_c10d"}
 
 # Modules of `torch._C` that are made in Python, in `_c_names`.
 _OF_C = {f"_C.{name}" for name in ("_cpu", "_distributed_rpc", "_dynamo", "_dynamo.eval_frame", "_functorch", "_onnx")}
@@ -73,6 +77,8 @@ class _Loader(SourceFileLoader):
             if is_torch:
                 sys.modules.pop(f"torch.{own}", None)
             raise
+        home = _OF_EXTENSION.get(own, own)
+        add_absent(module, home)
         if hook is None:
             if "._" not in f".{own}":
                 module.__getattr__ = _absent_of(module, own, vars(module).get("__getattr__"))
@@ -85,7 +91,7 @@ class _Loader(SourceFileLoader):
                     value.__module__ = ("torch." if is_torch else f"{_ROOT}.") + own
         if own in NAMES:
             _place(module, own)
-        if own in FILES and MADE.get(FILES[own]) == own:
+        if own in FILES and SOURCES.get(FILES[own]) == own:
             _make(FILES[own], module)
 
 
@@ -109,44 +115,109 @@ def _place(module, own):
                     copy.__dict__.update(value.__dict__)
                     value = vars(module)[name] = copy
                 value.__module__ = full
-        if MADE.get(home) == own:
+        if SOURCES.get(home) == own:
             _make(home, module)
 
 
-def _make(home, source):
-    """Make the module `home`, unless it has a file, with the names of another one."""
+def add_absent(module, home):
+    """Add the names of the table that can only be imported, to `__all__` too."""
+    for kind, why, names in ROWS_OF.get(home, ()):
+        if kind != ABSENT:
+            continue
+        from ._absent import absent_class, absent_function
+
+        for text in names.split():
+            name = text.removesuffix("()")
+            if name in vars(module):
+                continue
+            make = absent_class if name == text else absent_function
+            setattr(module, name, make(f"torch.{home}.{name}", why))
+            if name[0] != "_" and "__all__" in vars(module):
+                module.__all__.append(name)
+
+
+def _add_aliases(module, home):
+    """Add the names of the table that other modules have."""
+    from importlib import import_module
+
+    for kind, place, names in ROWS_OF.get(home, ()):
+        if kind == ABSENT:
+            continue
+        source = import_module(f"{_ROOT}.{place}")
+        for text in names.split():
+            name, _, old = text.partition("=")
+            setattr(module, name, getattr(source, old or name))
+
+
+def _make(home, source=None):
+    """Make the module `home`, unless it has a file.
+
+    Args:
+        home: the name, without the package's.
+        source: a module that has all names of `home`, or `None`.
+    """
     full = f"{_ROOT}.{home}"
     if not home or full in sys.modules or not _has_no_file(home):
         return
-    made = ModuleType(said_name(full), f"The names that PyTorch has in ``torch.{home}``.")
-    made.__file__, made.__package__ = source.__file__, full.rpartition(".")[0]
-    made.__spec__ = ModuleSpec(full, None, origin=source.__file__)
+    made = ModuleType(said_name(full), FOLDERS.get(home, f"The names that PyTorch has in ``torch.{home}``."))
+    made.__package__ = full.rpartition(".")[0]
+    made.__spec__ = ModuleSpec(full, None)
+    if source is not None:
+        made.__file__ = made.__spec__.origin = source.__file__
 
-    def __getattr__(name):
-        try:
-            return getattr(source, name)
-        except AttributeError:
-            return _not_there(made, home, name)
+    def of_source(name):
+        if name == "__path__":
+            raise AttributeError(name)
+        return getattr(source, name)
 
-    made.__getattr__ = __getattr__
+    own = of_source if source is not None else None
+    if _is_package(home):
+        made.__package__ = full
+        made.__path__ = made.__spec__.submodule_search_locations = _paths(home)
+        made.__getattr__ = _submodules_of(made, full, own)
+    else:
+        made.__getattr__ = _absent_of(made, home, own)
     sys.modules[full] = made
     if is_torch:
         sys.modules[f"torch.{home}"] = made
+    names = NAMES.get(SOURCES.get(home), {}).get(home, "").split()
+    if names:
+        made.__all__ = [name for name in names if name[0] != "_"]
+    elif home in SOURCES:
+        names = getattr(source, "__all__", None) or [name for name in vars(source) if name[0] != "_"]
+    vars(made).update((name, vars(source)[name]) for name in names if name in vars(source))
+    add_absent(made, home)
+    _add_aliases(made, home)
     parent, _, last = home.rpartition(".")
     if f"{_ROOT}.{parent}" not in sys.modules and _has_no_file(parent):
-        _make(parent, source)
+        _make(parent, None if _is_made(parent) else source)
     parent = sys.modules.get(f"{_ROOT}.{parent}" if parent else _ROOT)
     if parent is not None and last not in vars(parent):
         setattr(parent, last, made)
 
 
 def _has_no_file(home):
-    path = os.path.join(os.path.dirname(SHIM), *home.split("."))
-    return not (os.path.exists(path + ".py") or os.path.isdir(path))
+    path = os.path.join(_FOLDER, *home.split("."))
+    return not (os.path.exists(path + ".py") or os.path.exists(os.path.join(path, "__init__.py")))
+
+
+def _is_made(home):
+    """Return whether the table describes the module `home`, and no file does."""
+    return (home in SOURCES or home in ROWS_OF or home in FOLDERS) and home != "_C" and _has_no_file(home)
+
+
+def _paths(home):
+    return [os.path.join(_FOLDER, *home.split("."))]
+
+
+def _is_package(home):
+    """Return whether a module without a file is a package: a folder, or the parent of another module without a file."""
+    start = home + "."
+    return home in FOLDERS or any(name.startswith(start) for name in ROWS_OF)
 
 
 class _MadeLoader:
-    """A loader of made modules: it imports the module that has their names, which makes them."""
+    """A loader of made modules. A module that has all their names is imported first, and makes them."""
 
     def __init__(self, source):
         self.source = source
@@ -155,12 +226,56 @@ class _MadeLoader:
         """Return the made module."""
         from importlib import import_module
 
-        source = import_module(f"{_ROOT}.{self.source}")
+        source = self.source and import_module(f"{_ROOT}.{self.source}")
         _make(spec.name[len(_ROOT) + 1 :], source)
         return sys.modules[spec.name]
 
     def exec_module(self, module):
         """Do nothing: the module is complete."""
+
+
+class _Folder:
+    """A finder of the files in a folder of the package. `pkgutil` also gets the modules without a file from it.
+
+    Args:
+        finder: the finder of another hook, or `None` if there is no such folder.
+        home: the package, without the name of the whole package.
+    """
+
+    def __init__(self, finder, home):
+        self._finder, self._start = finder, home and home + "."
+        if finder is not None:
+            self.find_spec, self.invalidate_caches = finder.find_spec, finder.invalidate_caches
+
+    def find_spec(self, name, target=None):
+        """Return `None`: there is no folder."""
+        return None
+
+    def iter_modules(self, prefix=""):
+        """Yield the name of each module, with the prefix, and whether it is a package."""
+        from pkgutil import iter_importer_modules
+
+        files = dict(iter_importer_modules(self._finder, prefix)) if self._finder is not None else {}
+        yield from files.items()
+        homes = {*SOURCES, *ROWS_OF, *FOLDERS}
+        children = {home[len(self._start) :].partition(".")[0] for home in homes if home.startswith(self._start)}
+        for child in sorted(children - {"_C"}):
+            if prefix + child not in files and _has_no_file(self._start + child):
+                yield prefix + child, _is_package(self._start + child)
+
+
+def _find_in_folder(path):
+    """Return a `_Folder` for a folder of this package. This is one of `sys.path_hooks`."""
+    if not path.startswith(_FOLDER) or path[len(_FOLDER) :][:1] not in ("", os.sep) or path.startswith(SHIM):
+        raise ImportError(path)
+    home = path[len(_FOLDER) + 1 :].replace(os.sep, ".")
+    for hook in sys.path_hooks:
+        if hook is not _find_in_folder:
+            try:
+                return _Folder(hook(path), home)
+            except ImportError:
+                pass
+    return _Folder(None, home)
 
 
 def _absent_of(module, name, own):
@@ -213,7 +328,7 @@ def _submodules_of(module, package, own=None):
             full = f"{package}.{name}"
             if (
                 full in sys.modules
-                or full[len(_ROOT) + 1 :] in MADE
+                or _is_made(full[len(_ROOT) + 1 :])
                 or PathFinder.find_spec(full, module.__path__) is not None
             ):
                 from importlib import import_module
@@ -290,10 +405,13 @@ class _Finder:
         """Return the spec of a module of this package, or ``None`` for any other."""
         head = name[:6]
         if head == _ROOT + ".":
-            if name[6:] in MADE and _has_no_file(name[6:]):
-                return ModuleSpec(name, _MadeLoader(MADE[name[6:]]))
-            if name[6:] in _OF_C:
+            home = name[6:]
+            if home in _OF_C:
                 return ModuleSpec(name, _MadeLoader("_c_names"))
+            if _is_made(home):
+                spec = ModuleSpec(name, _MadeLoader(SOURCES.get(home)))
+                spec.submodule_search_locations = _paths(home) if _is_package(home) else None
+                return spec
             spec = PathFinder.find_spec(name, path, target)
             if spec is not None and type(spec.loader) is SourceFileLoader:
                 spec.loader = _Loader(name, spec.loader.path)
@@ -349,6 +467,8 @@ def begin():
     global is_torch
     is_torch = _other_torch() is None
     sys.meta_path.insert(0, _Finder)
+    sys.path_hooks.insert(0, _find_in_folder)
+    sys.path_importer_cache.pop(_FOLDER, None)
 
 
 def finish():

@@ -6,7 +6,7 @@ import sys
 import types
 
 from . import _C
-from ._absent import absent_class, absent_function
+from ._as_torch import add_absent
 from ._rare import StorageBase as StorageBase, Tag as Tag
 from ._schema import Argument as Argument, FunctionSchema as FunctionSchema, parse_schema as parse_schema
 from .futures import Future as Future
@@ -17,19 +17,6 @@ _has_xpu = _has_mps = _has_kleidiai = False
 
 has_mkl = has_mkldnn = has_openmp = has_cuda = has_mps = has_xpu = has_lapack = _has_cuda = False
 _GLIBCXX_USE_CXX11_ABI = True
-
-_NO_VMAP = "functions are not mapped over a dimension yet"
-_NO_SCRIPT = "TorchScript is not supported: functions and modules run as Python"
-for _name in (
-    "Block", "ClassType", "DictType", "Graph", "IValue", "InterfaceType", "ListType", "OptionalType",
-    "ScriptFunction",
-    "ScriptMethod", "ScriptModule", "TensorType", "TracingState", "TupleType", "Type", "Use", "Value",
-):  # fmt: skip
-    globals()[_name] = absent_class(f"torch._C.{_name}", _NO_SCRIPT)
-for _name in ("_create_graph_by_tracing", "_jit_pass_inline", "parse_ir", "import_ir_module"):
-    globals()[_name] = absent_function(f"torch._C.{_name}", _NO_SCRIPT)
-del _name
-
 
 _DEVICES = "CPU CUDA HIP XLA MPS IPU XPU HPU VE Lazy MTIA MAIA PrivateUse1 PrivateUse2 PrivateUse3 Meta".split()
 _KINDS = ("", "Quantized", "Sparse", "SparseCsr", "NestedTensor", "Autograd")
@@ -209,12 +196,13 @@ _jit_set_num_profiled_runs = _jit_set_fusion_strategy = _debug_set_fusion_group_
 
 
 def _module(name, **names):
-    """Make a module, which can also be imported: `_as_torch` lists its name."""
+    """Make a module, which can also be imported: `_as_torch` lists its name. The table may have absent names of it."""
     module = types.ModuleType(f"torch._C.{name}")
     module.__dict__.update(names)
     full = f"{__package__}._C.{name}"
     module.__spec__ = importlib.machinery.ModuleSpec(full, None)
     sys.modules[full] = module
+    add_absent(module, f"_C.{name}")
     return module
 
 
@@ -230,17 +218,10 @@ _functorch = _module(
     maybe_current_level=lambda: None,
     peek_interpreter_stack=lambda: None,
     get_unwrapped=lambda x: x,
-    _add_batch_dim=absent_function("torch._C._functorch._add_batch_dim", _NO_VMAP),
-    _remove_batch_dim=absent_function("torch._C._functorch._remove_batch_dim", _NO_VMAP),
-    _vmap_increment_nesting=absent_function("torch._C._functorch._vmap_increment_nesting", _NO_VMAP),
-    _vmap_decrement_nesting=absent_function("torch._C._functorch._vmap_decrement_nesting", _NO_VMAP),
-    _unwrap_batched=absent_function("torch._C._functorch._unwrap_batched", _NO_VMAP),
     is_batchedtensor_at_level=lambda x, level: False,
 )
 # `torch.distributed.rpc` has no references to remote values. tensordict asks with `isinstance`.
-_distributed_rpc = _module(
-    "_distributed_rpc", PyRRef=absent_class("torch._C._distributed_rpc.PyRRef", "RPC has no RRef")
-)
+_distributed_rpc = _module("_distributed_rpc")
 
 
 class _TrainingMode(enum.IntEnum):

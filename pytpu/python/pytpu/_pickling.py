@@ -138,13 +138,13 @@ def _rare_name(name):
     if name.startswith("__"):
         raise AttributeError(f"module 'torch._C' has no attribute '{name}'")
     from . import _c_names
-    from ._places import MADE
+    from ._names import SOURCES
 
-    if f"_C.{name}" in MADE:
+    if f"_C.{name}" in SOURCES:
         from importlib import import_module
 
         return import_module(f"{__package__}._C.{name}")
-    if name not in vars(_c_names) or name in ("enum", "types", "absent_class", "absent_function"):
+    if name not in vars(_c_names) or name in ("enum", "types"):
         raise AttributeError(f"module 'torch._C' has no attribute '{name}'")
     return getattr(_c_names, name)
 

@@ -8,7 +8,6 @@ itself.
 import importlib
 import json
 import pathlib
-import pkgutil
 import sys
 import types
 import warnings
@@ -39,8 +38,11 @@ def homes(root, modules):
 
 def modules():
     """Return the names of the public modules that this package has."""
-    files = pkgutil.walk_packages([str(OURS)], "")
-    return ["", *sorted(f.name for f in files if not any(part.startswith("_") for part in f.name.split(".")))]
+    files = {path.relative_to(OURS).with_suffix("") for path in OURS.rglob("*.py")}
+    found = {(*path.parent.parts, path.name) for path in files} | {
+        parent.parts for path in files for parent in path.parents
+    }
+    return sorted({".".join(parts) for parts in found if not any(part.startswith("_") for part in parts)})
 
 
 if __name__ == "__main__":

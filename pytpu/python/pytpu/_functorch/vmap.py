@@ -3,19 +3,7 @@
 import functools
 
 from .. import Tensor as Tensor
-from .._absent import absent_function
 from ..utils._pytree import tree_flatten as tree_flatten, tree_unflatten as tree_unflatten
-
-_WHY = "`vmap` is not there"
-_flat_vmap = absent_function("torch._functorch.vmap._flat_vmap", _WHY)
-_add_batch_dim = absent_function("torch._functorch.vmap._add_batch_dim", _WHY)
-_remove_batch_dim = absent_function("torch._functorch.vmap._remove_batch_dim", _WHY)
-_maybe_remove_batch_dim = absent_function("torch._functorch.vmap._maybe_remove_batch_dim", _WHY)
-_process_batched_inputs = absent_function("torch._functorch.vmap._process_batched_inputs", _WHY)
-_create_batched_inputs = absent_function("torch._functorch.vmap._create_batched_inputs", _WHY)
-_unwrap_batched = absent_function("torch._functorch.vmap._unwrap_batched", _WHY)
-vmap_increment_nesting = absent_function("torch._functorch.vmap.vmap_increment_nesting", _WHY)
-vmap_impl = absent_function("torch._functorch.vmap.vmap_impl", _WHY)
 
 
 def _get_name(func):

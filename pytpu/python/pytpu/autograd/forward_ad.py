@@ -5,15 +5,11 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from .._absent import absent_function
-
 if TYPE_CHECKING:
     from pytpu import Tensor
 
-__all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
+__all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "unpack_dual"]
 
-_WHY = "dual tensors are not made here. Use torch.func.jvp, which returns a value and its derivative"
-make_dual = absent_function("torch.autograd.forward_ad.make_dual", _WHY)
 _level = -1
 
 

@@ -39,7 +39,6 @@ from ._reducer import (
 from .constants import default_pg_timeout as _DEFAULT_PG_TIMEOUT
 
 _WHY = "it is not implemented yet"
-FlightRecorderHook = absent_class("torch._C._distributed_c10d.FlightRecorderHook", _WHY)
 
 
 class _SymmetricMemory(absent_class("torch._C._distributed_c10d._SymmetricMemory", _WHY)):
@@ -78,7 +77,6 @@ __all__ = [
     "FakeProcessGroup",
     "FakeStore",
     "FileStore",
-    "FlightRecorderHook",
     "GatherOptions",
     "GradBucket",
     "HashStore",

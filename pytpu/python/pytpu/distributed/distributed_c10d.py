@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import types
 
-from .._absent import absent_class
 from .._C import PrefixStore, Store, Work
 from ._backend import (
     Backend,
@@ -163,10 +162,6 @@ if TYPE_CHECKING:
 
 #: Whether the package ``torchcomms`` makes the engines. It cannot.
 _TORCHCOMM_AVAILABLE = False
-_NO_NCCL = "NCCL is not part of this package"
-ProcessGroupNCCL = absent_class("torch.distributed.distributed_c10d.ProcessGroupNCCL", _NO_NCCL)
-ProcessGroupNCCL2 = absent_class("torch.distributed.distributed_c10d.ProcessGroupNCCL2", _NO_NCCL)
-ProcessGroupNCCLLazy = absent_class("torch.distributed.distributed_c10d.ProcessGroupNCCLLazy", _NO_NCCL)
 
 __all__ = [
     "AllToAllOptions",
@@ -185,9 +180,6 @@ __all__ = [
     "PrefixStore",
     "ProcessGroup",
     "ProcessGroupGloo",
-    "ProcessGroupNCCL",
-    "ProcessGroupNCCL2",
-    "ProcessGroupNCCLLazy",
     "RedOpType",
     "ReduceOp",
     "ReduceOptions",

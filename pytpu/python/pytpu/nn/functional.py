@@ -113,12 +113,7 @@ from ._functional.pooling import (
     max_pool3d as max_pool3d,
     max_pool3d_with_indices as max_pool3d_with_indices,
 )
-from ._functional.scaled import (
-    ScalingType as ScalingType,
-    SwizzleType as SwizzleType,
-    scaled_grouped_mm as scaled_grouped_mm,
-    scaled_mm as scaled_mm,
-)
+from ._functional.scaled import ScalingType as ScalingType, SwizzleType as SwizzleType
 from ._functional.unpooling import (
     max_unpool1d as max_unpool1d,
     max_unpool2d as max_unpool2d,

@@ -1,9 +1,6 @@
 """``torch.ao.quantization``: marks for parts of a model to quantize. They do nothing. Quantizing itself is refused."""
 
-from ..._absent import absent_class
 from ...nn import Module
-
-_WHY = "models are not quantized here"
 
 
 class QuantStub(Module):
@@ -34,16 +31,3 @@ class QuantWrapper(Module):
     def forward(self, x):
         """Run the module."""
         return self.dequant(self.module(self.quant(x)))
-
-
-for _name in (
-    "QConfig",
-    "ObserverBase",
-    "MinMaxObserver",
-    "HistogramObserver",
-    "MovingAverageMinMaxObserver",
-    "FakeQuantize",
-    "FakeQuantizeBase",
-):
-    globals()[_name] = absent_class(f"torch.ao.quantization.{_name}", _WHY)
-del _name

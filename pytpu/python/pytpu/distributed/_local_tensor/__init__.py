@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 
-from ..._absent import absent_class
-
 TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,18 +14,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
-    "LocalIntNode",
-    "LocalTensor",
-    "LocalTensorMode",
     "local_tensor_mode",
     "maybe_disable_local_tensor_mode",
     "maybe_run_for_local_tensor",
 ]
-
-_WHY = "one process has the tensors of one rank"
-LocalIntNode = absent_class("torch.distributed._local_tensor.LocalIntNode", _WHY)
-LocalTensor = absent_class("torch.distributed._local_tensor.LocalTensor", _WHY)
-LocalTensorMode = absent_class("torch.distributed._local_tensor.LocalTensorMode", _WHY)
 
 
 def local_tensor_mode() -> None:

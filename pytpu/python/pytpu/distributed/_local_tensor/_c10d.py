@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from ..._absent import absent_function
-
-__all__ = ["_indices_to_layout", "_prepare_collective_groups"]
-
-_prepare_collective_groups = absent_function(
-    "torch.distributed._local_tensor._c10d._prepare_collective_groups", "one process has the tensors of one rank"
-)
+__all__ = ["_indices_to_layout"]
 
 
 def _indices_to_layout(indices: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -12,8 +12,6 @@ import logging
 import os
 from dataclasses import asdict, dataclass, field
 
-from ..._absent import absent_class, absent_function
-
 __all__ = ["Event", "EventMetadataValue", "EventSource", "get_logging_handler", "record"]
 
 EventMetadataValue = str | int | float | bool | None
@@ -89,12 +87,3 @@ def record(event: Event, destination: str = "null") -> None:
     if logger.level == logging.NOTSET:
         logger.setLevel(os.environ.get("LOGLEVEL", "INFO"))
     logger.info("%s", event)
-
-
-_WHY = "a rendezvous writes log messages and no events"
-NodeState = absent_class("torch.distributed.elastic.events.NodeState", _WHY)
-RdzvEvent = absent_class("torch.distributed.elastic.events.RdzvEvent", _WHY)
-construct_and_record_rdzv_event = absent_function(
-    "torch.distributed.elastic.events.construct_and_record_rdzv_event", _WHY
-)
-record_rdzv_event = absent_function("torch.distributed.elastic.events.record_rdzv_event", _WHY)

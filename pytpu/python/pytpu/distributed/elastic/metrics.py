@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, NamedTuple
 
-from ..._absent import absent_class, absent_function
-
 __all__ = [
     "ConsoleMetricHandler",
     "MetricData",
@@ -116,10 +114,3 @@ def prof(fn: Callable[..., Any] | None = None, group: str = _GROUP) -> Callable[
             return fn(*args, **kwargs)
 
     return call
-
-
-_REMEDY = "use configure, put_metric and prof"
-MetricsConfig = absent_class("torch.distributed.elastic.metrics.MetricsConfig", _REMEDY)
-getStream = absent_function("torch.distributed.elastic.metrics.getStream", _REMEDY)
-profile = absent_function("torch.distributed.elastic.metrics.profile", _REMEDY)
-publish_metric = absent_function("torch.distributed.elastic.metrics.publish_metric", _REMEDY)

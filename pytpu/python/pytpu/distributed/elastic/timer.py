@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from queue import Empty
 from typing import Any
 
-from ..._absent import absent_class
 from .utils.logging import get_logger
 
 __all__ = [
@@ -388,8 +387,3 @@ def expires(after: float, scope: str | None = None, client: TimerClient | None =
         yield
     finally:
         used.release(scope)
-
-
-_WHY = "use LocalTimerServer or FileTimerServer"
-TimerServer = absent_class("torch.distributed.elastic.timer.TimerServer", _WHY)
-RequestQueue = absent_class("torch.distributed.elastic.timer.RequestQueue", _WHY)

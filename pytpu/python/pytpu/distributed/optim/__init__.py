@@ -1,6 +1,5 @@
 """``torch.distributed.optim``: optimizers over several processes. ``DistributedOptimizer`` needs RPC, and is absent."""
 
-from ..._absent import absent_class
 from .apply_optimizer_in_backward import (
     _apply_optimizer_in_backward as _apply_optimizer_in_backward,
     _get_in_backward_optimizers as _get_in_backward_optimizers,
@@ -9,10 +8,7 @@ from .named_optimizer import _NamedOptimizer as _NamedOptimizer
 from .post_localSGD_optimizer import PostLocalSGDOptimizer
 from .zero_redundancy_optimizer import ZeroRedundancyOptimizer
 
-DistributedOptimizer = absent_class("torch.distributed.optim.DistributedOptimizer", "RPC is not implemented")
-
 __all__ = [
-    "DistributedOptimizer",
     "PostLocalSGDOptimizer",
     "ZeroRedundancyOptimizer",
 ]

@@ -13,7 +13,6 @@ from __future__ import annotations
 import datetime
 import enum
 
-from ..._absent import absent_function
 from .. import _WHY
 from ..rendezvous import rendezvous
 
@@ -35,7 +34,6 @@ __all__ = [
     "get_worker_info",
     "init_rpc",
     "is_available",
-    "remote",
     "rpc_async",
     "rpc_sync",
     "shutdown",
@@ -107,9 +105,6 @@ class RRef:
 
     def __class_getitem__(cls, item):
         return cls
-
-
-remote = absent_function("torch.distributed.rpc.remote", _WHY)
 
 
 def is_available() -> bool:

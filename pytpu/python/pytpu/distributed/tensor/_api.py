@@ -21,7 +21,6 @@ from ... import (
     no_grad,
     strided,
 )
-from ..._absent import absent_class
 from ...autograd import Function
 from ..device_mesh import DeviceMesh, _mesh_resources
 from ..distributed_c10d import all_gather_object, broadcast, get_global_rank, get_world_size
@@ -755,8 +754,3 @@ def _random(
     made = x.redistribute(placements=_placements(placements, x.device_mesh, x.ndim))
     made.requires_grad_(requires_grad)
     return made
-
-
-# The package `spmd_types` looks for these functions in graphs. Sharded tensors here are made and read by others.
-_FromTorchTensor = absent_class("torch.distributed.tensor._api._FromTorchTensor", "use DTensor.from_local")
-_ToTorchTensor = absent_class("torch.distributed.tensor._api._ToTorchTensor", "use DTensor.to_local")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ..._absent import absent_class
 from ..device_mesh import DeviceMesh
 from .placement_types import Placement, Shard
 
@@ -103,9 +102,3 @@ def compute_global_tensor_info(
             if i != dim and step >= strides[dim]:
                 strides[i] = step * ranks
     return sizes, strides
-
-
-ExplicitRedistributionContext = absent_class(
-    "torch.distributed.tensor._utils.ExplicitRedistributionContext",
-    "ops redistribute sharded tensors by themselves, and this cannot be forbidden",
-)

@@ -1,7 +1,5 @@
 """``torch.fx.experimental.symbolic_shapes``: sizes are plain numbers here, so every question has an answer."""
 
-from ..._absent import absent_class
-
 
 class GuardOnDataDependentSymNode(RuntimeError):
     """The course of a program depends on the elements of its inputs, so that it has no graph."""
@@ -9,9 +7,6 @@ class GuardOnDataDependentSymNode(RuntimeError):
 
 class ConstraintViolationError(RuntimeError):
     """An example has other sizes than its description states."""
-
-
-ShapeEnv = absent_class("torch.fx.experimental.symbolic_shapes.ShapeEnv", "sizes are plain numbers here, no symbols")
 
 
 def guard_int(a):

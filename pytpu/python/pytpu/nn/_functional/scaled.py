@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import enum
 
-from ..._absent import absent_function
-
 
 class ScalingType(enum.IntEnum):
     """What one scale of a scaled product belongs to."""
@@ -24,8 +22,3 @@ class SwizzleType(enum.IntEnum):
     NO_SWIZZLE = 0
     SWIZZLE_32_4_4 = 1
     SWIZZLE_32_8 = 2
-
-
-_WHY = "products of scaled 8-bit floats are not there. Use bfloat16"
-scaled_mm = absent_function("torch.nn.functional.scaled_mm", _WHY)
-scaled_grouped_mm = absent_function("torch.nn.functional.scaled_grouped_mm", _WHY)

@@ -10,19 +10,12 @@ import enum
 from collections.abc import Iterator
 from typing import Any
 
-from ..._absent import absent_function
-
 __all__ = [
     "SDPBackend",
     "WARN_FOR_UNFUSED_KERNELS",
-    "activate_flash_attention_impl",
     "current_flash_attention_impl",
     "sdpa_kernel",
 ]
-
-activate_flash_attention_impl = absent_function(
-    "torch.nn.attention.activate_flash_attention_impl", "there are no other implementations of flash attention"
-)
 
 
 def current_flash_attention_impl() -> str | None:

@@ -8,7 +8,6 @@ import os
 
 import pytpu as torch
 
-from ..._absent import absent_class
 from ..modules.batchnorm import SyncBatchNorm
 from ..modules.module import Module
 from .scatter_gather import scatter_kwargs
@@ -34,10 +33,6 @@ _MB_TO_BYTES = 1 << 20
 _DEFAULT_BUCKET_CAP_MB = 25
 #: Size in bytes of the first bucket. It is small, so that its reduction starts early in backward.
 _FIRST_BUCKET_BYTES = _MB_TO_BYTES
-
-_PLACE = "torch.nn.parallel.distributed"
-_BucketCapacityConfig = absent_class(f"{_PLACE}._BucketCapacityConfig", "buckets are given by bucket_cap_mb alone")
-_MixedPrecision = absent_class(f"{_PLACE}._MixedPrecision", "use torch.autocast")
 
 
 def _dump_DDP_relevant_env_vars() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 
 from .... import Tensor, arange, cat, nn, tensor
-from ...._absent import absent_function
 from ....overrides import TorchFunctionMode
 from ..._functional_collectives import all_gather_single
 from ...device_mesh import DeviceMesh
@@ -85,11 +84,6 @@ class _HeadTailLoadBalancer(_LoadBalancer):
         if restore:
             order = sorted(range(len(order)), key=order.__getitem__)
         return tensor([order], device=self.device)
-
-
-_PTRRLoadBalancer = absent_function(
-    "torch.distributed.tensor.experimental._attention._PTRRLoadBalancer", "it balances masks of flex_attention"
-)
 
 
 def _order(length: int, ranks: int) -> list[int]:

@@ -1,1 +1,0 @@
-"""``torch.ao``: names of quantization."""

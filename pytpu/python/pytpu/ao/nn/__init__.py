@@ -1,1 +1,0 @@
-"""``torch.ao.nn``: quantized modules are not part of this package."""

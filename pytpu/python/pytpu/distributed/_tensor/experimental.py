@@ -1,3 +1,0 @@
-"""The older name of ``torch.distributed.tensor.experimental``."""
-
-from ..tensor.experimental import *  # noqa: F403

@@ -1,1 +1,0 @@
-"""Averages of parameters over ranks, for training that communicates rarely."""

@@ -1,1 +1,0 @@
-"""The agent of a node."""

@@ -1,1 +1,0 @@
-"""``torch.fx.experimental``: passes and tracers that PyTorch may change."""

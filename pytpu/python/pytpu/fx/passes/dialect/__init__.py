@@ -1,1 +1,0 @@
-"""``torch.fx.passes.dialect``: passes of one kind of graphs."""

@@ -1,1 +1,0 @@
-"""``torch.fx.passes.dialect.common``: passes of all graphs of operators."""

@@ -1,1 +1,0 @@
-"""The schedules of `lr_scheduler`, which publishes them."""

@@ -1,3 +1,0 @@
-"""The older name of ``torch.ao.quantization``."""
-
-from ..ao.quantization import *  # noqa: F403

@@ -1,1 +1,0 @@
-"""`torch.utils.data.datapipes`: base classes of data pipes. Other pipes are in the package `torchdata`."""

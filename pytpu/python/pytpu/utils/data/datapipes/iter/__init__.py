@@ -1,1 +1,0 @@
-"""`torch.utils.data.datapipes.iter`: a name of the package that `combinatorics` is in."""
