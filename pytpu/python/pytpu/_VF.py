@@ -1,4 +1,4 @@
-"""``torch._VF``: the functions of ``torch``, under the name that PyTorch's layers call them by."""
+"""`torch._VF`: the functions of `torch`, under the name that PyTorch's layers call them by."""
 
 from . import _C
 

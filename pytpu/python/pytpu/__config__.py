@@ -1,4 +1,4 @@
-"""``torch.__config__``: how this package was built, as text."""
+"""`torch.__config__`: how this package was built, as text."""
 
 from . import _C
 from .version import __version__

@@ -1,7 +1,7 @@
-"""PyTorch's interface on a Rust tensor library: ``import pytpu as torch``.
+"""PyTorch's interface on a Rust tensor library: `import pytpu as torch`.
 
-Code that must be fast is in the extension ``pytpu._C``. Its functions are made from the op table at run time, and this
-module puts them in their places. Modules that take long to import (``nn``, ``optim``, NumPy) are imported at the first
+Code that must be fast is in the extension `pytpu._C`. Its functions are made from the op table at run time, and this
+module puts them in their places. Modules that take long to import (`nn`, `optim`, NumPy) are imported at the first
 use.
 """
 

@@ -1,7 +1,7 @@
-"""``python -m pytpu``: runs a program that says ``import torch``, as ``python`` would run it.
+"""`python -m pytpu`: runs a program that says `import torch`, as `python` would run it.
 
-``python -m pytpu [options] [-c code | -m module | script | -] [arguments]``. Options before the program are Python's
-own, except for ``--help`` and ``--version``. Without a program, the standard input is run, or statements typed at a
+`python -m pytpu [options] [-c code | -m module | script | -] [arguments]`. Options before the program are Python's
+own, except for `--help` and `--version`. Without a program, the standard input is run, or statements typed at a
 terminal.
 """
 
@@ -44,7 +44,7 @@ def _options(arguments):
 
 
 def _fresh_main(**attributes):
-    """Put an empty module ``__main__`` in place of this one."""
+    """Put an empty module `__main__` in place of this one."""
     module = types.ModuleType("__main__")
     module.__dict__.update(__builtins__=__builtins__, __annotations__={}, **attributes)
     sys.modules["__main__"] = module
@@ -117,7 +117,7 @@ def _run_input():
 
 
 def run_script(path):
-    """Run a script as ``python -m pytpu script`` does, in this process. ``-`` is the standard input."""
+    """Run a script as `python -m pytpu script` does, in this process. `-` is the standard input."""
     pytpu.install()
     if path == "-":
         _run_input()

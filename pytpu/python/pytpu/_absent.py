@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -36,11 +36,12 @@ def no_memory(device: Any = None) -> int:
 
 
 def absent_class(name, why="it is not part of this package", base=object):
-    """Make a class that can be imported, inherited from, and used in annotations and ``isinstance``. Making an instance
-    raises an error.
+    """Make a class that can be imported, inherited from, and used in annotations and `isinstance`.
+
+    Making an instance raises an error.
 
     Args:
-        name: the full name, ``torch.fx.Tracer``.
+        name: the full name, `torch.fx.Tracer`.
         why: the end of the error's text.
         base: the class that it inherits from.
     """
@@ -52,20 +53,20 @@ def absent_class(name, why="it is not part of this package", base=object):
     body = {
         "__module__": module,
         "__init__": refuse,
-        "__doc__": f"A name only. Raises ``NotImplementedError`` when it is made: {why}.",
+        "__doc__": f"A name only. Raises `NotImplementedError` when it is made: {why}.",
     }
     return type(last, (base,), body)
 
 
 def absent_function(name, why="it is not part of this package"):
-    """Make a function that can be imported. A call raises ``NotImplementedError`` with the full name."""
+    """Make a function that can be imported. A call raises `NotImplementedError` with the full name."""
     module, _, last = name.rpartition(".")
 
     def refuse(*args, **kwargs):
         raise NotImplementedError(f"{name}: {why}")
 
     refuse.__module__, refuse.__name__, refuse.__qualname__ = module, last, last
-    refuse.__doc__ = f"A name only. Raises ``NotImplementedError``: {why}."
+    refuse.__doc__ = f"A name only. Raises `NotImplementedError`: {why}."
     return refuse
 
 

@@ -1,4 +1,4 @@
-"""Zip archives as ``torch.save`` writes and ``torch.load`` reads them: files without compression in one folder."""
+"""Zip archives as `torch.save` writes and `torch.load` reads them: files without compression in one folder."""
 
 import os
 import struct

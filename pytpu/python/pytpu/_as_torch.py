@@ -1,11 +1,11 @@
-"""Imports of this package under the name ``torch``.
+"""Imports of this package under the name `torch`.
 
-Modules are imported and kept as ``pytpu.x``. If no other torch can be imported, they also take PyTorch's name:
-``__name__`` is ``torch.x`` while the module's text runs, so that the modules of all classes and functions are
-PyTorch's, and ``sys.modules`` has the module under both names. Then ``import torch``, unpickling, ``inspect`` and error
-texts need no other code. ``__spec__`` and ``__package__`` keep the name ``pytpu.x``, which relative imports follow.
+Modules are imported and kept as `pytpu.x`. If no other torch can be imported, they also take PyTorch's name:
+`__name__` is `torch.x` while the module's text runs, so that the modules of all classes and functions are
+PyTorch's, and `sys.modules` has the module under both names. Then `import torch`, unpickling, `inspect` and error
+texts need no other code. `__spec__` and `__package__` keep the name `pytpu.x`, which relative imports follow.
 
-If another torch can be imported, it keeps its name, and this package keeps ``pytpu`` until ``install()`` is called.
+If another torch can be imported, it keeps its name, and this package keeps `pytpu` until `install()` is called.
 """
 
 import os
@@ -48,7 +48,7 @@ _has_shim = False
 
 
 def said_name(name):
-    """Return the reported name of the module ``pytpu.x``."""
+    """Return the reported name of the module `pytpu.x`."""
     rest = name[len(_ROOT) + 1 :]
     rest = FILES.get(rest, rest)
     root = "torch" if is_torch else _ROOT
@@ -159,7 +159,7 @@ def _make(home, source=None):
     full = f"{_ROOT}.{home}"
     if not home or full in sys.modules or not _has_no_file(home):
         return
-    made = ModuleType(said_name(full), FOLDERS.get(home, f"The names that PyTorch has in ``torch.{home}``."))
+    made = ModuleType(said_name(full), FOLDERS.get(home, f"The names that PyTorch has in `torch.{home}`."))
     made.__package__ = full.rpartition(".")[0]
     made.__spec__ = ModuleSpec(full, None)
     if source is not None:
@@ -340,8 +340,9 @@ def _submodules_of(module, package, own=None):
 
 
 class _AliasLoader(SourceFileLoader):
-    """A loader that returns the module ``pytpu.x`` for ``torch.x``. As a `SourceFileLoader` it has the code, which ``-m
-    torch.x`` needs.
+    """A loader that returns the module `pytpu.x` for `torch.x`.
+
+    As a `SourceFileLoader` it has the code, which `-m torch.x` needs.
     """
 
     def __init__(self, name, path, own):
@@ -349,7 +350,7 @@ class _AliasLoader(SourceFileLoader):
         self.own = own
 
     def create_module(self, spec):
-        """Import ``pytpu.x``."""
+        """Import `pytpu.x`."""
         from importlib import import_module
 
         module = import_module(self.own)
@@ -362,14 +363,14 @@ class _AliasLoader(SourceFileLoader):
 
 
 def _of_torch_tpu(rest):
-    """Return the module for ``torch_tpu.rest``, a module of ``torch.tpu``. Its internal modules have no aliases."""
+    """Return the module for `torch_tpu.rest`, a module of `torch.tpu`. Its internal modules have no aliases."""
     if rest == "_internal":
         return "torch_tpu"
     return f"{_ROOT}.tpu.{rest.removeprefix('_internal.')}"
 
 
 class _FollowedLoader(SourceFileLoader):
-    """A loader that runs a module of another library, and then registers device ``tpu`` with it."""
+    """A loader that runs a module of another library, and then registers device `tpu` with it."""
 
     def exec_module(self, module):
         """Run the module, and then the function of `_libraries`."""
@@ -398,11 +399,11 @@ def _no_module(name, frame):
 
 
 class _Finder:
-    """A finder of ``torch.x`` as ``pytpu.x``, which also lets ``pytpu.x`` run under PyTorch's name."""
+    """A finder of `torch.x` as `pytpu.x`, which also lets `pytpu.x` run under PyTorch's name."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
-        """Return the spec of a module of this package, or ``None`` for any other."""
+        """Return the spec of a module of this package, or `None` for any other."""
         head = name[:6]
         if head == _ROOT + ".":
             home = name[6:]
@@ -445,7 +446,7 @@ def _is_shim(origin):
 
 
 def _other_torch():
-    """Return the file from which another torch is, or would be, imported, or ``None`` if there is none."""
+    """Return the file from which another torch is, or would be, imported, or `None` if there is none."""
     global _has_shim
     there = sys.modules.get("torch")
     if there is not None:
@@ -488,7 +489,7 @@ def finish():
 
 
 def take_the_name():
-    """Make this package ``torch`` in this process, even if another torch could be imported."""
+    """Make this package `torch` in this process, even if another torch could be imported."""
     global is_torch
     if not is_torch:
         is_torch = True
@@ -520,10 +521,10 @@ def _rename_one(value):
 
 
 def install():
-    """Make ``import torch`` import this package, in this process and in the processes that it starts.
+    """Make `import torch` import this package, in this process and in the processes that it starts.
 
-    Call it before the first ``import torch``, in a script or in the first cell of a notebook. A second call changes
-    nothing. Other processes inherit the name through the environment variable ``PYTHONPATH``.
+    Call it before the first `import torch`, in a script or in the first cell of a notebook. A second call changes
+    nothing. Other processes inherit the name through the environment variable `PYTHONPATH`.
 
     Raises:
         RuntimeError: another torch has been imported already.

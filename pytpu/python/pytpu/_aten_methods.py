@@ -142,7 +142,7 @@ def _to(
     memory_format: Any = None,
     other: Any = None,
 ) -> Tensor:
-    """``to`` with the arguments of all its overloads by position."""
+    """`to` with the arguments of all its overloads by position."""
     rest = list(args)
     if rest and isinstance(rest[0], Tensor):
         other = rest.pop(0)
@@ -183,7 +183,7 @@ def _copy(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
 
 
 def _filled(name: str) -> Callable[..., Tensor]:
-    """Return the function that fills a tensor like another: ``uniform`` for ``uniform_``."""
+    """Return the function that fills a tensor like another: `uniform` for `uniform_`."""
 
     def function(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return getattr(torch.empty_like(self), name)(*args, **kwargs)
@@ -496,5 +496,5 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def find(name: str) -> Callable[..., Any] | None:
-    """Return the function of an operator, or ``None``."""
+    """Return the function of an operator, or `None`."""
     return _FUNCTIONS.get(name)

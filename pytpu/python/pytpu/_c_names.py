@@ -1,4 +1,4 @@
-"""Names of ``torch._C`` that libraries use. They are looked up here if the extension does not have them."""
+"""Names of `torch._C` that libraries use. They are looked up here if the extension does not have them."""
 
 import enum
 import importlib.machinery
@@ -35,7 +35,7 @@ DispatchKey.__doc__ = "Kinds of kernels in PyTorch's dispatcher. There is none h
 
 
 class DispatchKeySet:
-    """A set of ``DispatchKey``."""
+    """A set of `DispatchKey`."""
 
     def __init__(self, key=None):
         self._keys = frozenset() if key is None else frozenset([key])
@@ -110,7 +110,7 @@ class DisableTorchFunction(DisableTorchFunctionSubclass):
 
 
 def _get_tracing_state():
-    """Return ``None``: nothing is traced."""
+    """Return `None`: nothing is traced."""
     return None
 
 
@@ -139,12 +139,12 @@ class _DisableTorchDispatch:
 
 
 def _is_tracing():
-    """Return ``False``: nothing is traced."""
+    """Return `False`: nothing is traced."""
     return False
 
 
 def _are_functorch_transforms_active():
-    """Return ``False``: transforms of functions are calls of Python functions here."""
+    """Return `False`: transforms of functions are calls of Python functions here."""
     return False
 
 
@@ -157,7 +157,7 @@ def _get_privateuse1_backend_name():
 
 
 def _get_accelerator(check_available=False):
-    """Return the device of the accelerator without an index, or ``cpu`` without an accelerator."""
+    """Return the device of the accelerator without an index, or `cpu` without an accelerator."""
     from .accelerator import current_accelerator
 
     return current_accelerator(check_available) or _C.device("cpu")

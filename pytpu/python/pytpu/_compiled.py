@@ -1,4 +1,4 @@
-"""The result of ``torch.compile`` for a module."""
+"""The result of `torch.compile` for a module."""
 
 import functools
 
@@ -13,7 +13,6 @@ def around(f):
     Without gradients, each call is one program: the recorded ops are cut before and after the call. With gradients the
     ops of forward, backward and optimizer stay together, and the end of the step cuts them.
     """
-
     from .compiler import _stance
 
     @functools.wraps(f)
@@ -75,7 +74,7 @@ class _ByBackend:
 class OptimizedModule(Module):
     """A module that is called as a compiled function: see `around`.
 
-    It wraps the module ``_orig_mod``, and has its parameters.
+    It wraps the module `_orig_mod`, and has its parameters.
 
     Args:
         module: the module.
@@ -90,7 +89,7 @@ class OptimizedModule(Module):
         self.__dict__["_call"] = call
 
     def _module(self):
-        """The module, or ``None`` while this object is being made or copied."""
+        """The module, or `None` while this object is being made or copied."""
         return self.__dict__.get("_modules", {}).get("_orig_mod")
 
     def forward(self, *args, **kwargs):

@@ -1,6 +1,6 @@
-"""Operators that PyTorch composes of others above autograd: ``CompositeImplicitAutograd``. Modes get their parts."""
+"""Operators that PyTorch composes of others above autograd: `CompositeImplicitAutograd`. Modes get their parts."""
 
-#: Names of overloads; those named ``default`` without it.
+#: Names of overloads; those named `default` without it.
 COMPOSITE = frozenset(
     """
     _lu_with_info _upsample_bicubic2d_aa.vec _upsample_bilinear2d_aa.vec _upsample_lanczos2d_aa.vec

@@ -1,6 +1,6 @@
 """PyTorch's compositions of operators above autograd, in the order of its parts.
 
-A mode, or a class with ``__torch_dispatch__``, gets the parts: ``aten.t`` and ``aten.addmm`` of a linear layer.
+A mode, or a class with `__torch_dispatch__`, gets the parts: `aten.t` and `aten.addmm` of a linear layer.
 Operators that are not here are composed by the library, whose parts have aten's names too, but may be others.
 """
 

@@ -1,4 +1,4 @@
-"""``torch._custom_ops``: the older form of ``torch.library``."""
+"""`torch._custom_ops`: the older form of `torch.library`."""
 
 from . import library
 
@@ -27,5 +27,5 @@ def impl(qualname, *, device_types=("cpu", "cuda"), func=None):
 
 
 def impl_abstract(qualname, *, func=None):
-    """Set the kernel of an operator for tensors on ``meta``."""
+    """Set the kernel of an operator for tensors on `meta`."""
     return library.register_fake(qualname, func)

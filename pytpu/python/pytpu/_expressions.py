@@ -1,6 +1,6 @@
-"""Expressions of sizes: what `torch.export` writes about a size that is not fixed, such as ``2*s77 + 1``.
+"""Expressions of sizes: what `torch.export` writes about a size that is not fixed, such as `2*s77 + 1`.
 
-An expression is a polynomial of symbols and of calls, such as ``s77//2``, with rational coefficients. It is kept
+An expression is a polynomial of symbols and of calls, such as `s77//2`, with rational coefficients. It is kept
 expanded, so that equal polynomials are equal objects.
 """
 
@@ -25,8 +25,8 @@ class Atom:
 
     Attributes:
         name: the name of the symbol or of the function.
-        args: the operands of the function, or ``None`` for a symbol.
-        assumptions: what is known of a symbol, such as ``positive``.
+        args: the operands of the function, or `None` for a symbol.
+        assumptions: what is known of a symbol, such as `positive`.
     """
 
     __slots__ = ("args", "assumptions", "name")
@@ -295,7 +295,7 @@ def call(name: str, *args: Expr) -> Expr:
 
 
 def parse(text: str) -> Expr:
-    """Return the expression that a text in the form of SymPy's ``srepr`` describes.
+    """Return the expression that a text in the form of SymPy's `srepr` describes.
 
     The text may come from a file. No code in it runs.
 
@@ -384,7 +384,7 @@ class ValueRanges:
 
     Args:
         lower: the least value.
-        upper: the greatest value, or ``int_oo``.
+        upper: the greatest value, or `int_oo`.
     """
 
     __slots__ = ("lower", "upper")

@@ -1,8 +1,8 @@
-"""Names that a file of ``torch.save`` may use: PyTorch's functions that rebuild tensors, and classes of plain
-containers.
+"""Names that a file of `torch.save` may use.
 
+They are PyTorch's functions that rebuild tensors, and classes of plain containers.
 Functions that take sizes, and classes that hash, are called in a form that charges the budget of the file. See
-``_weights_only.py``.
+`_weights_only.py`.
 """
 
 import collections
@@ -30,7 +30,7 @@ STORAGE_OF = {v: k for k, v in STORAGES.items()}
 
 
 class StorageType:
-    """A file's name for the dtype of a storage, such as ``torch.FloatStorage``."""
+    """A file's name for the dtype of a storage, such as `torch.FloatStorage`."""
 
     __slots__ = ("dtype",)
 
@@ -305,7 +305,7 @@ user_safe = {}
 
 
 def find_allowed(name):
-    """Return the object for a full name in a file, or ``None`` if the name is not allowed."""
+    """Return the object for a full name in a file, or `None` if the name is not allowed."""
     if not _allowed:
         _fill_allowed()
     found = user_safe.get(name)
@@ -339,8 +339,10 @@ def build(machine, instance, state):
 
 
 def _is_allowed_by_user(kind):
-    """Return whether a class was added, also if the file does not name it: NumPy makes dtypes of classes of their
-    own."""
+    """Return whether a class was added, even if the file does not name it.
+
+    NumPy makes dtypes of classes of their own.
+    """
     return any((value[0] if isinstance(value, tuple) else value) is kind for value in user_safe.values())
 
 

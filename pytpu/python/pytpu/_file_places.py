@@ -1,4 +1,4 @@
-"""Devices of the storages of a file that is read: ``map_location``, and registered packages for other devices."""
+"""Devices of the storages of a file that is read: `map_location`, and registered packages for other devices."""
 
 from . import _C
 
@@ -120,7 +120,7 @@ def _put(storage, found):
     if flat.is_cpu:
         storage._tensor = flat.view(storage.dtype)
     else:
-        # The new memory has the same elements. Tensors are moved one by one: see `window` in ``_file_globals.py``.
+        # The new memory has the same elements. Tensors are moved one by one: see `window` in `_file_globals.py`.
         storage._target = str(flat.device)
 
 

@@ -1,4 +1,4 @@
-"""``torch._guards``: questions about a trace. Python code is never traced here."""
+"""`torch._guards`: questions about a trace. Python code is never traced here."""
 
 from ._absent import absent_class
 
@@ -10,14 +10,14 @@ CompileContext.current_compile_id = staticmethod(lambda: None)
 
 
 def active_fake_mode():
-    """Return the innermost `FakeTensorMode` that is active, or ``None``."""
+    """Return the innermost `FakeTensorMode` that is active, or `None`."""
     from ._subclasses.fake_tensor import _active
 
     return _active()
 
 
 def detect_fake_mode(inputs=None):
-    """Return the `FakeTensorMode` that is active, or that of a fake tensor among ``inputs``, or ``None``."""
+    """Return the `FakeTensorMode` that is active, or that of a fake tensor among `inputs`, or `None`."""
     from ._subclasses.fake_tensor import is_fake
     from .utils._pytree import tree_leaves
 

@@ -1,4 +1,4 @@
-"""Indexing by aten operators, for modes and classes with ``__torch_dispatch__``: ``x[key]`` and ``x[key] = value``."""
+"""Indexing by aten operators, for modes and classes with `__torch_dispatch__`: `x[key]` and `x[key] = value`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _keys(x: _C.Tensor, key: typing.Any) -> list[typing.Any]:
 
 
 def _viewed(x: _C.Tensor, key: typing.Any) -> tuple[_C.Tensor, list[_C.Tensor | None]]:
-    """Apply the part of a key that makes views; return the rest, one index or ``None`` for each dimension."""
+    """Apply the part of a key that makes views; return the rest, one index or `None` for each dimension."""
     indices: list[_C.Tensor | None] = []
     dim = 0
     for k in _keys(x, key):
@@ -86,7 +86,7 @@ def _made(data: typing.Any, **options: typing.Any) -> _C.Tensor:
 
 
 def getitem(x: _C.Tensor, key: typing.Any) -> typing.Any:
-    """Return ``x[key]``."""
+    """Return `x[key]`."""
     y, indices = _viewed(x, key)
     if indices:
         return _C._ops.index(y, indices)
@@ -94,7 +94,7 @@ def getitem(x: _C.Tensor, key: typing.Any) -> typing.Any:
 
 
 def setitem(x: _C.Tensor, key: typing.Any, value: typing.Any) -> None:
-    """Write ``x[key] = value``."""
+    """Write `x[key] = value`."""
     view, indices = _viewed(x, key)
     is_number = not isinstance(value, _C.Tensor)
     if is_number and not isinstance(value, (int, float, complex)):

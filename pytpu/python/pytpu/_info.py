@@ -1,4 +1,4 @@
-"""``torch.finfo`` and ``torch.iinfo``."""
+"""`torch.finfo` and `torch.iinfo`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``torch._jit_internal``: the names that libraries import from it."""
+"""`torch._jit_internal`: the names that libraries import from it."""
 
 from typing import Any, Dict, Final, List, Optional, Tuple, Union  # noqa: F401
 
@@ -33,7 +33,7 @@ def boolean_dispatch(arg_name, arg_index, default, if_true, if_false, module_nam
 
 
 def is_tracing():
-    """Return ``False``: nothing is traced."""
+    """Return `False`: nothing is traced."""
     return False
 
 
@@ -43,5 +43,5 @@ def _copy_to_script_wrapper(fn):
 
 
 def module_has_exports(mod):
-    """Return ``False``: nothing is exported to TorchScript."""
+    """Return `False`: nothing is exported to TorchScript."""
     return False

@@ -1,7 +1,8 @@
-"""``torch.FloatTensor`` and similar types from before dtypes. They make and recognize tensors of one dtype in host
-memory.
+"""`torch.FloatTensor` and similar types from before dtypes.
 
-The types of ``torch.cuda`` have names only: nothing is an instance of them.
+They make and recognize tensors of one dtype in host memory.
+
+The types of `torch.cuda` have names only: nothing is an instance of them.
 """
 
 import pytpu as torch

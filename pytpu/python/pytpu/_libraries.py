@@ -1,7 +1,7 @@
-"""Changes to libraries: device ``tpu`` for those that have a fixed list of accelerators, and kernels of C++ extensions.
+"""Changes to libraries: device `tpu` for those that have a fixed list of accelerators, and kernels of C++ extensions.
 
 `_as_torch.FOLLOWERS` names the modules of these libraries, and a function for each. After a module has been imported
-under ``import torch``, its function is called with it.
+under `import torch`, its function is called with it.
 """
 
 import functools
@@ -10,7 +10,7 @@ import sys
 
 
 def prefer_tpu():
-    """Let accelerate, and the ``Trainer`` of transformers with it, use ``tpu`` if there is an accelerator.
+    """Let accelerate, and the `Trainer` of transformers with it, use `tpu` if there is an accelerator.
 
     They look for accelerators of a fixed list, or for this variable.
     """
@@ -23,8 +23,8 @@ def prefer_tpu():
 def choose_devices(state):
     """Choose devices for accelerate: see `prefer_tpu`.
 
-    ``Accelerator(cpu=True)`` and ``Trainer(use_cpu=True)`` mean ``cpu``: in accelerate, the variable takes precedence
-    over the argument. Ranks on ``tpu`` are one job: accelerate makes a process group under a launcher only for devices
+    `Accelerator(cpu=True)` and `Trainer(use_cpu=True)` mean `cpu`: in accelerate, the variable takes precedence
+    over the argument. Ranks on `tpu` are one job: accelerate makes a process group under a launcher only for devices
     of its list.
     """
     prefer_tpu()
@@ -66,7 +66,7 @@ def _let_cpu_be_chosen(state):
 
 
 def refuse_float16(imports):
-    """Let accelerate say that `tpu` has no mixed precision with ``float16``, which its `Accelerator` refuses there."""
+    """Let accelerate say that `tpu` has no mixed precision with `float16`, which its `Accelerator` refuses there."""
     is_available = imports.is_fp16_available
 
     @functools.wraps(is_available)
@@ -77,7 +77,7 @@ def refuse_float16(imports):
 
 
 def choose_device(utils):
-    """Let mmengine's `Runner` use ``tpu`` if there is an accelerator. mmengine chooses from a fixed list at import."""
+    """Let mmengine's `Runner` use `tpu` if there is an accelerator. mmengine chooses from a fixed list at import."""
     import pytpu as torch
 
     if utils.DEVICE == "cpu" and torch.accelerator.current_accelerator() is not None:
@@ -110,7 +110,7 @@ def give_kernels(extension):
 
 
 def let_ranks_use_tpu(ddp):
-    """Let Lightning's strategy ``"ddp"`` run on ``tpu``. With numbers of devices it would make a CUDA stream."""
+    """Let Lightning's strategy `"ddp"` run on `tpu`. With numbers of devices it would make a CUDA stream."""
     strategy = ddp.DDPStrategy
     (name,) = (name for name in vars(strategy) if name.endswith("determine_ddp_device_ids"))
     numbers = getattr(strategy, name)
@@ -123,12 +123,12 @@ def let_ranks_use_tpu(ddp):
 
 
 def register_in_trainer(connector):
-    """Make ``lightning.Trainer(accelerator="tpu")`` train on the accelerator of `connector`'s Lightning."""
+    """Make `lightning.Trainer(accelerator="tpu")` train on the accelerator of `connector`'s Lightning."""
     _register(connector._AcceleratorConnector, connector.AcceleratorRegistry, connector.Accelerator, connector)
 
 
 def register_in_fabric(connector):
-    """Make ``lightning.Fabric(accelerator="tpu")`` run on the accelerator."""
+    """Make `lightning.Fabric(accelerator="tpu")` run on the accelerator."""
     _register(connector._Connector, connector.ACCELERATOR_REGISTRY, connector.Accelerator, connector)
 
 
@@ -194,7 +194,7 @@ def _accelerator(base):
     import pytpu as torch
 
     class TpuAccelerator(base):
-        """Device ``tpu`` for Lightning."""
+        """Device `tpu` for Lightning."""
 
         def setup_device(self, device):
             """Choose the device."""
@@ -210,7 +210,7 @@ def _accelerator(base):
 
         @staticmethod
         def parse_devices(devices):
-            """Return the indices for ``devices``: a count, -1 for all, or indices."""
+            """Return the indices for `devices`: a count, -1 for all, or indices."""
             if isinstance(devices, str):
                 devices = [int(index) for index in devices.split(",") if index] if "," in devices else int(devices)
             there = list(range(torch.tpu.device_count()))
@@ -242,7 +242,7 @@ def _accelerator(base):
 
         @staticmethod
         def name():
-            """Return the name that ``accelerator=`` takes."""
+            """Return the name that `accelerator=` takes."""
             return "tpu"
 
     return TpuAccelerator

@@ -1,11 +1,11 @@
-"""Decompositions with only a few vectors: ``torch.svd_lowrank`` and ``torch.pca_lowrank``."""
+"""Decompositions with only a few vectors: `torch.svd_lowrank` and `torch.pca_lowrank`."""
 
 from __future__ import annotations
 
 from . import _C, linalg
 from .overrides import handle_torch_function, has_torch_function
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pytpu import Tensor
 
@@ -17,11 +17,10 @@ def _orthonormal(x):
 def svd_lowrank(
     A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return ``U``, ``S``, ``V`` of a matrix of about rank ``q``, or of ``A - M``, by random projections and ``niter``
-    power iterations.
+    """Return `U`, `S`, `V` of a matrix of about rank `q`, or of `A - M`.
 
-    ``A`` is ``(*, m, n)``. The results are ``(*, m, q)``, ``(*, q)``, ``(*, n, q)``. Algorithm 5.1 of Halko et al.,
-    2009.
+    Random projections and `niter` power iterations are used: algorithm 5.1 of Halko et al., 2009. `A` is `(*, m, n)`.
+    The results are `(*, m, q)`, `(*, q)`, `(*, n, q)`.
     """
     if has_torch_function((A, M)):
         return handle_torch_function(svd_lowrank, (A, M), A, q=q, niter=niter, M=M)
@@ -39,8 +38,9 @@ def svd_lowrank(
 
 
 def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> tuple[Tensor, Tensor, Tensor]:
-    """Return principal components of a matrix whose rows are samples: its ``svd_lowrank``, with centered columns unless
-    ``center`` is false.
+    """Return principal components of a matrix whose rows are samples.
+
+    This is its `svd_lowrank`, with centered columns unless `center` is false.
     """
     if has_torch_function((A,)):
         return handle_torch_function(pca_lowrank, (A,), A, q=q, center=center, niter=niter)

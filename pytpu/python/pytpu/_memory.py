@@ -9,7 +9,7 @@ import warnings
 
 from . import _C
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Buffer(ctypes.Structure):
-    """``Py_buffer`` of Python's C interface."""
+    """`Py_buffer` of Python's C interface."""
 
     _fields_ = [
         ("buf", ctypes.c_void_p),
@@ -45,7 +45,7 @@ class _Bytes:
         self.nbytes, self.read_only = self._buffer.len, bool(self._buffer.readonly)
 
     def part(self, offset, size):
-        """Return a ``uint8`` tensor on some of the bytes."""
+        """Return a `uint8` tensor on some of the bytes."""
         return _C.as_tensor(_Part(self, offset, size))
 
     def __del__(self, release=_release):
@@ -84,7 +84,7 @@ class _PartOfTensor:
 
 
 def part(flat, start, size):
-    """Return a ``uint8`` tensor on some bytes of a flat tensor in host memory, with a storage of its own."""
+    """Return a `uint8` tensor on some bytes of a flat tensor in host memory, with a storage of its own."""
     if not _C._in_memory(flat):
         raise RuntimeError("the tensor has no elements in host memory")
     return _C.as_tensor(_PartOfTensor(flat, start, size)) if size else _C._ops.empty([0], dtype=_C.uint8)
@@ -111,7 +111,7 @@ def frombuffer(
 ) -> Tensor:
     """Return a one-dimensional tensor on the memory of an object with the buffer protocol.
 
-    The tensor shares the memory. The elements are copied if ``offset`` leaves them unaligned, or if ``bool`` elements
+    The tensor shares the memory. The elements are copied if `offset` leaves them unaligned, or if `bool` elements
     have other bytes than 0 and 1. While memory is shared, the object cannot change its size.
 
     Args:
@@ -171,8 +171,9 @@ def _has_buffer(x):
 
 
 def map_file(filename, shared, nbytes):
-    """Return a ``uint8`` tensor on a file's first bytes. With ``shared``, writes go to the file, which may grow.
-    Otherwise they stay in memory.
+    """Return a `uint8` tensor on a file's first bytes.
+
+    With `shared`, writes go to the file, which may grow. Otherwise they stay in memory.
     """
     if nbytes == 0:
         return _C._ops.empty([0], dtype=_C.uint8)
@@ -208,7 +209,7 @@ def from_file(
     pin_memory: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Return a tensor on the first ``size`` elements of a file. Writes to it reach the file only with ``shared``.
+    """Return a tensor on the first `size` elements of a file. Writes to it reach the file only with `shared`.
 
     Raises:
         RuntimeError: the file cannot be opened, or is too short.

@@ -2,20 +2,20 @@
 
 A row has four columns:
 
-* the module of PyTorch, without ``torch.``,
+* the module of PyTorch, without `torch.`,
 * the kind of the row,
 * a module of this package, or a text,
 * names, with spaces between them.
 
 The kinds are:
 
-* `HERE`: the names are written in the module of the third column, and are reported as names of PyTorch's module. ``*``
+* `HERE`: the names are written in the module of the third column, and are reported as names of PyTorch's module. `*`
   stands for all names of a file.
-* `ALIAS`: PyTorch's module has the names too, and they are reported where they are written. ``new=old`` renames, and
-  ``*`` stands for all public names.
-* `ABSENT`: the names can be imported, and using one raises ``NotImplementedError`` with the text. ``name()`` is a
-  function, and ``name`` a class.
-* `FOLDER`: a package without a file ``__init__.py``, and its description.
+* `ALIAS`: PyTorch's module has the names too, and they are reported where they are written. `new=old` renames, and
+  `*` stands for all public names.
+* `ABSENT`: the names can be imported, and using one raises `NotImplementedError` with the text. `name()` is a
+  function, and `name` a class.
+* `FOLDER`: a package without a file `__init__.py`, and its description.
 
 A module of the first column needs no file: `_as_torch` makes it at its first import. If it has a file, the loader adds
 its absent names when the file has run.
@@ -89,7 +89,7 @@ ROWS = (
     ("_dynamo.eval_frame", HERE, "_dynamo", "optimize"),
     ("_dynamo.external_utils", HERE, "_dynamo", "is_compiling"),
     ("_export.verifier", HERE, "export._verifier", "*"),
-    ("_functorch", FOLDER, "``torch._functorch``: names that torchtitan and `spmd_types` use without the compiler "
+    ("_functorch", FOLDER, "`torch._functorch`: names that torchtitan and `spmd_types` use without the compiler "
         "that they belong to.", ""),
     ("_functorch.vmap", ABSENT, "`vmap` is not there", "_flat_vmap() _add_batch_dim() _remove_batch_dim() "
         "_maybe_remove_batch_dim() _process_batched_inputs() _create_batched_inputs() _unwrap_batched() "
@@ -106,8 +106,8 @@ ROWS = (
         "set_device_idx set_device_index synchronize"),
     ("accelerator.memory", HERE, "accelerator", "empty_cache get_memory_info max_memory_allocated "
         "max_memory_reserved memory_allocated memory_reserved memory_stats reset_peak_memory_stats"),
-    ("ao", FOLDER, "``torch.ao``: names of quantization.", ""),
-    ("ao.nn", FOLDER, "``torch.ao.nn``: quantized modules are not part of this package.", ""),
+    ("ao", FOLDER, "`torch.ao`: names of quantization.", ""),
+    ("ao.nn", FOLDER, "`torch.ao.nn`: quantized modules are not part of this package.", ""),
     ("ao.quantization", ABSENT, "models are not quantized here",
         "QConfig ObserverBase MinMaxObserver HistogramObserver MovingAverageMinMaxObserver FakeQuantize "
         "FakeQuantizeBase"),
@@ -188,7 +188,7 @@ ROWS = (
     ("distributed._tools", ABSENT, "use MemTracker, which counts parts too", "FSDPMemTracker"),
     ("distributed._tools", ABSENT, "use torch.tpu.plan or python -m pytpu.advise, which estimate time and memory "
         "of a step", "RuntimeEstimator SACEstimator SACStats"),
-    ("distributed.algorithms._checkpoint", FOLDER, "``torch.distributed.algorithms._checkpoint``: wrappers of "
+    ("distributed.algorithms._checkpoint", FOLDER, "`torch.distributed.algorithms._checkpoint`: wrappers of "
         "activation checkpointing.", ""),
     ("distributed.algorithms.ddp_comm_hooks.ddp_zero_hook", ABSENT, "it is not implemented yet",
         "hook_with_zero_step hook_with_zero_step_interleaved"),
@@ -267,7 +267,7 @@ ROWS = (
     ("distributed.rpc", ABSENT, "it is not implemented yet", "remote()"),
     ("distributed.tensor._api", ABSENT, "use DTensor.from_local", "_FromTorchTensor"),
     ("distributed.tensor._api", ABSENT, "use DTensor.to_local", "_ToTorchTensor"),
-    ("distributed.tensor._ops", FOLDER, "``torch.distributed.tensor._ops``: a name of the package that `_view_ops` "
+    ("distributed.tensor._ops", FOLDER, "`torch.distributed.tensor._ops`: a name of the package that `_view_ops` "
         "is in.", ""),
     ("distributed.tensor._ops._view_ops", ABSENT, "placements of views follow from the axes of ops here, not from "
         "this table", "InputDim Split infer_size() view_groups()"),
@@ -286,10 +286,10 @@ ROWS = (
     ("functional", HERE, "_functions.search", "unique unique_consecutive"),
     ("functional", HERE, "_functions.shapes", "atleast_1d atleast_2d atleast_3d block_diag broadcast_shapes "
         "broadcast_tensors cartesian_prod meshgrid split unravel_index"),
-    ("fx.experimental", FOLDER, "``torch.fx.experimental``: passes and tracers that PyTorch may change.", ""),
+    ("fx.experimental", FOLDER, "`torch.fx.experimental`: passes and tracers that PyTorch may change.", ""),
     ("fx.experimental.symbolic_shapes", ABSENT, "sizes are plain numbers here, no symbols", "ShapeEnv"),
-    ("fx.passes.dialect", FOLDER, "``torch.fx.passes.dialect``: passes of one kind of graphs.", ""),
-    ("fx.passes.dialect.common", FOLDER, "``torch.fx.passes.dialect.common``: passes of all graphs of operators.",
+    ("fx.passes.dialect", FOLDER, "`torch.fx.passes.dialect`: passes of one kind of graphs.", ""),
+    ("fx.passes.dialect.common", FOLDER, "`torch.fx.passes.dialect.common`: passes of all graphs of operators.",
         ""),
     ("jit", HERE, "futures", "Future"),
     ("jit", HERE, "jit", "enable_onednn_fusion script_if_tracing"),
@@ -402,7 +402,7 @@ ROWS = (
 )
 # fmt: on
 
-# Modules that ``torch.x`` imports at the first use.
+# Modules that `torch.x` imports at the first use.
 MODULES = frozenset(
     """
     _VF __config__ __future__ _custom_ops _dynamo _guards _higher_order_ops _inductor _jit_internal _library
@@ -418,7 +418,7 @@ MODULES = frozenset(
 FILES, NAMES = {}, {}
 # By module of PyTorch: the module of this package that has its names, rows of other names, and texts of packages.
 SOURCES, ROWS_OF, FOLDERS = {}, {}, {}
-# Names of ``torch`` itself, and the modules that have them.
+# Names of `torch` itself, and the modules that have them.
 LAZY = {}
 
 

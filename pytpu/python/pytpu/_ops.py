@@ -1,4 +1,4 @@
-"""``torch._ops``: the classes of operators."""
+"""`torch._ops`: the classes of operators."""
 
 from ._higher_order_ops._operators import HigherOrderOperator as HigherOrderOperator
 from .ops import OpOverload, OpOverloadPacket as OpOverloadPacket, _Namespace

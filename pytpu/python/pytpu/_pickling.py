@@ -1,6 +1,6 @@
-"""Pickles of names in ``torch``: by PyTorch's names, if this package has taken that name.
+"""Pickles of names in `torch`: by PyTorch's names, if this package has taken that name.
 
-This does not change files of ``torch.save``, which always use PyTorch's names.
+This does not change files of `torch.save`, which always use PyTorch's names.
 """
 
 import copyreg
@@ -19,7 +19,7 @@ def _named(name):
 
 
 class _Functions(type):
-    """The type of `_VariableFunctionsClass`: its attributes are the functions of ``torch``."""
+    """The type of `_VariableFunctionsClass`: its attributes are the functions of `torch`."""
 
     def __getattr__(cls, name):
         try:
@@ -29,7 +29,7 @@ class _Functions(type):
 
 
 class _VariableFunctionsClass(metaclass=_Functions):
-    """The class that pickles name for functions of ``torch``: in PyTorch these are its methods."""
+    """The class that pickles name for functions of `torch`: in PyTorch these are its methods."""
 
     def __getattr__(self, name):
         return getattr(_VariableFunctionsClass, name)
@@ -85,7 +85,7 @@ def _reduce_constant(constant):
 
 
 def _get_layout(name):
-    """Return the layout for a string such as ``torch.strided``."""
+    """Return the layout for a string such as `torch.strided`."""
     from ._file_globals import _get_layout
 
     return _get_layout(name)

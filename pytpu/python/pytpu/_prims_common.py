@@ -1,4 +1,4 @@
-"""``torch._prims_common``: sizes, strides and memory formats as numbers."""
+"""`torch._prims_common`: sizes, strides and memory formats as numbers."""
 
 import pytpu as torch
 
@@ -37,7 +37,7 @@ def is_complex_dtype(dtype):
 
 
 def is_boolean_dtype(dtype):
-    """Return whether a dtype is ``bool``."""
+    """Return whether a dtype is `bool`."""
     return dtype == torch.bool
 
 

@@ -1,4 +1,4 @@
-"""Rarely used names of ``torch``."""
+"""Rarely used names of `torch`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import enum
 
 from . import _C
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pytpu import Tensor
 
 
 class AcceleratorError(RuntimeError):
-    """An error of an accelerator. The device ``tpu`` raises ``RuntimeError``."""
+    """An error of an accelerator. The device `tpu` raises `RuntimeError`."""
 
 
 class Tag(enum.IntEnum):
@@ -30,8 +30,8 @@ def batch_norm_update_stats(
     """Return the mean and the biased variance of each channel, and move the running statistics towards them.
 
     Args:
-        input: ``(n, c, ...)``.
-        running_mean, running_var: ``(c,)`` or ``None``; the variance that is kept is the unbiased one.
+        input: `(n, c, ...)`.
+        running_mean, running_var: `(c,)` or `None`; the variance that is kept is the unbiased one.
         momentum: the weight of the new values.
     """
     dims = [d for d in range(input.dim()) if d != 1]
@@ -59,15 +59,15 @@ class _KindMeta(type):
 
 
 class DeviceObjType(metaclass=_KindMeta):
-    """The type of devices in TorchScript, for annotations. A device is a ``torch.device``."""
+    """The type of devices in TorchScript, for annotations. A device is a `torch.device`."""
 
 
 class StreamObjType(metaclass=_KindMeta):
-    """The type of streams in TorchScript, for annotations. A stream is a ``torch.Stream``."""
+    """The type of streams in TorchScript, for annotations. A stream is a `torch.Stream`."""
 
 
 class StorageBase(metaclass=_KindMeta):
-    """The base of C++ storages, for annotations. Storages are ``torch.UntypedStorage``."""
+    """The base of C++ storages, for annotations. Storages are `torch.UntypedStorage`."""
 
     __module__ = "torch._C"
 
@@ -83,15 +83,15 @@ def _has_compatible_shallow_copy_type(input: Tensor, from_: Tensor) -> bool:
 
 
 def _shape_as_tensor(input: Tensor) -> Tensor:
-    """Return the sizes of a tensor, as ``int64`` on ``cpu``."""
+    """Return the sizes of a tensor, as `int64` on `cpu`."""
     return _C.tensor(list(input.shape), dtype=_C.int64)
 
 
 def _int_mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Return the product of matrices of ``int8`` (the first may be ``uint8``) in ``int32``.
+    """Return the product of matrices of `int8` (the first may be `uint8`) in `int32`.
 
     Raises:
-        RuntimeError: If an operand is not a matrix of ``int8`` or the sizes do not fit.
+        RuntimeError: If an operand is not a matrix of `int8` or the sizes do not fit.
     """
     names = {_C.float32: "float", _C.float64: "double", _C.uint8: "unsigned char", _C.int32: "int", _C.int64: "long"}
     for name, x, dtypes in (("self", input, (_C.int8, _C.uint8)), ("mat2", mat2, (_C.int8,))):

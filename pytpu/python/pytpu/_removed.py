@@ -72,7 +72,7 @@ symeig = _removed(
 
 
 def qr(input, some=True, *, out=None):
-    """Removed: see ``torch.linalg.qr``."""
+    """Removed: see `torch.linalg.qr`."""
     mode = "reduced" if some else "complete"
     raise RuntimeError(
         f"{_SINCE} `torch.qr` is deprecated in favor of `torch.linalg.qr` and the boolean parameter `some` has been "

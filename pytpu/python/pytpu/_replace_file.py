@@ -1,6 +1,6 @@
 """Writing of files that keeps the old file until the new one is complete.
 
-``replacing`` writes a temporary file beside the target, flushes it to the disk and renames it. After a crash, or on a
+`replacing` writes a temporary file beside the target, flushes it to the disk and renames it. After a crash, or on a
 full disk, the old file is unchanged. A killed process leaves its temporary file, which later calls remove.
 """
 
@@ -22,8 +22,9 @@ _swept = {}
 
 
 def _this_boot():
-    """Return an identifier of this host, boot and process namespace, within which process numbers are unique, or
-    ``None`` if it is unknown.
+    """Return an identifier of this host, boot and process namespace, or `None` if it is unknown.
+
+    Process numbers are unique within it.
     """
     try:
         with open("/proc/sys/kernel/random/boot_id") as f:
@@ -98,7 +99,7 @@ def _sync_folder(folder):
 
 @contextlib.contextmanager
 def replacing(path):
-    """Open a binary file whose content replaces that of ``path`` if the ``with`` block ends without an error.
+    """Open a binary file whose content replaces that of `path` if the `with` block ends without an error.
 
     Links are followed. An existing file keeps its permissions and, if this user may set them, its owner and group. A
     pipe or a device is written directly, and so is a file in a folder where no other file can be made.

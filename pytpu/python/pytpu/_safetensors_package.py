@@ -1,7 +1,7 @@
-"""Support of ``tpu`` in the package `safetensors`.
+"""Support of `tpu` in the package `safetensors`.
 
 Its compiled reader has a fixed list of device names, and refuses others before it asks `torch`. For any accelerator it
-also takes a number. So ``"tpu"`` and ``"tpu:N"`` become numbers, in programs where `torch` is this package.
+also takes a number. So `"tpu"` and `"tpu:N"` become numbers, in programs where `torch` is this package.
 """
 
 import sys

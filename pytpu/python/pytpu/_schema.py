@@ -1,5 +1,6 @@
-"""Schemas of operators: names, types, defaults and aliases of their arguments, as ``torch.ops.aten.add.Tensor._schema``
-has them.
+"""Schemas of operators: names, types, defaults and aliases of their arguments.
+
+`torch.ops.aten.add.Tensor._schema` is one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ _TYPE = re.compile(r"(?P<base>\w+)(?:\((?P<alias>[^)]*)\))?(?P<rest>(?:\[\d*\]|\
 
 
 class AliasInfo:
-    """The aliases of an argument or of a result: ``Tensor(a!)`` is in set ``a`` and is written."""
+    """The aliases of an argument or of a result: `Tensor(a!)` is in set `a` and is written."""
 
     def __init__(self, text: str) -> None:
         before, _, after = text.replace("!", "").partition(" -> ")
@@ -31,11 +32,11 @@ class Argument:
 
     Attributes:
         name: its name, empty for most results.
-        type: its type as a text, such as ``Optional[List[int]]`` for ``int[1]?``.
-        default_value: its default, or ``None``.
+        type: its type as a text, such as `Optional[List[int]]` for `int[1]?`.
+        default_value: its default, or `None`.
         kwarg_only: whether it is given by name only.
-        alias_info: its aliases, or ``None``.
-        N: the length of a list that a single number stands for, or ``None``.
+        alias_info: its aliases, or `None`.
+        N: the length of a list that a single number stands for, or `None`.
     """
 
     def __init__(self, text: str, *, kwarg_only: bool = False) -> None:
@@ -129,8 +130,8 @@ class FunctionSchema:
     """The schema of an operator's overload.
 
     Attributes:
-        name: the qualified name, such as ``aten::add``.
-        overload_name: the name of the overload, empty for ``default``.
+        name: the qualified name, such as `aten::add`.
+        overload_name: the name of the overload, empty for `default`.
         arguments: the arguments in order, those by name last.
         returns: the results.
     """
@@ -186,7 +187,7 @@ Argument.__module__ = FunctionSchema.__module__ = "torch"
 
 
 def parse_schema(text: str) -> FunctionSchema:
-    """Return the schema that ``text`` writes.
+    """Return the schema that `text` writes.
 
     Raises:
         RuntimeError: If it is none.
@@ -195,7 +196,7 @@ def parse_schema(text: str) -> FunctionSchema:
 
 
 def of_aten(name: str, schemas: typing.Sequence[str]) -> dict[str, str]:
-    """Return the schemas of PyTorch's overloads of ``name`` by their names, from those of the op table."""
+    """Return the schemas of PyTorch's overloads of `name` by their names, from those of the op table."""
     found: dict[str, str] = {}
     for text in schemas:
         if name.endswith("_") and not name.endswith("__") and "!" not in text.partition(" -> ")[0]:
@@ -255,7 +256,7 @@ _NUMBERS = (
 
 
 def _in_place(text: str, name: str) -> str:
-    """Return the schema of the method ``name``, which writes its result over the first argument of ``text``."""
+    """Return the schema of the method `name`, which writes its result over the first argument of `text`."""
     head, _, rest = text.partition("(")
     arguments, _, _ = rest.rpartition(") -> ")
     first, *others = _split(arguments)

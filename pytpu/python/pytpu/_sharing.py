@@ -72,8 +72,9 @@ def is_shared(tensor):
 
 
 def share(tensor):
-    """Move a tensor of the host into shared memory, with all of the memory that it is a view of. Other tensors stay on
-    the old memory.
+    """Move a tensor of the host into shared memory, with all of the memory that it is a view of.
+
+    Other tensors stay on the old memory.
     """
     n = tensor._storage_bytes() // tensor.element_size()
     source = tensor.detach()

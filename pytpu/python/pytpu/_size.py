@@ -1,4 +1,4 @@
-"""``torch.Size``."""
+"""`torch.Size`."""
 
 from . import _C, _as_torch
 

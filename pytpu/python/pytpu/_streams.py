@@ -1,7 +1,7 @@
-"""``torch.Stream`` and ``torch.Event``. Each device has one queue, and computes in its order.
+"""`torch.Stream` and `torch.Event`. Each device has one queue, and computes in its order.
 
 A stream is a name for that queue. Programs may make several streams and choose among them, but their work does not
-overlap, so every order that a program needs is kept. On ``cpu``, an op has ended when its call returns.
+overlap, so every order that a program needs is kept. On `cpu`, an op has ended when its call returns.
 """
 
 from __future__ import annotations
@@ -83,14 +83,16 @@ class Stream:
         return event
 
     def wait_event(self, event: Event) -> None:
-        """Make later work wait for an event. The queue already has this order. For an event of another device the host
-        waits.
+        """Make later work wait for an event.
+
+        The queue already has this order. For an event of another device the host waits.
         """
         event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
-        """Make later work wait for the present work of another stream. For a stream of another device the host
-        waits.
+        """Make later work wait for the present work of another stream.
+
+        For a stream of another device the host waits.
         """
         if stream.device.type != self.device.type:
             stream.synchronize()
@@ -124,12 +126,12 @@ class Stream:
 class Event:
     """A point in the queue of a device.
 
-    On ``tpu``, ``record`` launches the recorded ops of this thread. The event is completed when all programs that were
-    launched before have ended. Its time is the end of the last one, or the time of ``record`` if none was running.
+    On `tpu`, `record` launches the recorded ops of this thread. The event is completed when all programs that were
+    launched before have ended. Its time is the end of the last one, or the time of `record` if none was running.
 
     Args:
         device: a device, its name or its index; the accelerator if it is not given.
-        enable_timing: whether ``elapsed_time`` may be asked.
+        enable_timing: whether `elapsed_time` may be asked.
         blocking, interprocess: accepted, without an effect.
 
     Example:
@@ -216,7 +218,7 @@ class Event:
         return (end_event._point - self._point) * 1e3
 
     def ipc_handle(self):
-        """Raise ``NotImplementedError``: events cannot be sent to other processes."""
+        """Raise `NotImplementedError`: events cannot be sent to other processes."""
         raise NotImplementedError("torch.Event.ipc_handle: events cannot be sent to other processes")
 
     def __repr__(self):

@@ -1,5 +1,7 @@
-"""Symbolic numbers. Sizes of tensors are plain ints here, except in programs of `torch.export`, whose descriptions name
-the sizes that may change.
+"""Symbolic numbers.
+
+Sizes of tensors are plain ints here, except in programs of `torch.export`, whose descriptions name the sizes that may
+change.
 """
 
 from __future__ import annotations
@@ -45,9 +47,9 @@ class SymNode:
 
 
 class SymInt(int):
-    """A size that may change: the int of the example, and an expression such as ``2*s77 + 1``.
+    """A size that may change: the int of the example, and an expression such as `2*s77 + 1`.
 
-    It is an int of the example's value wherever it is used. Sums, products, ``//`` and ``%`` have an expression too.
+    It is an int of the example's value wherever it is used. Sums, products, `//` and `%` have an expression too.
     Comparisons compare the values of the example.
 
     Args:

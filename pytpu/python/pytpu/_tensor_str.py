@@ -1,4 +1,4 @@
-"""Printing of tensors, as ``torch._tensor_str``."""
+"""Printing of tensors, as `torch._tensor_str`."""
 
 import re
 
@@ -7,7 +7,7 @@ from ._functions import settings
 
 
 class _PrintOptions:
-    """The options of ``torch.set_printoptions``. Setting an attribute changes the option."""
+    """The options of `torch.set_printoptions`. Setting an attribute changes the option."""
 
     def __getattr__(self, name):
         if name == "sci_mode":
@@ -35,7 +35,7 @@ def get_printoptions():
 def _tensor_str(self, indent):
     """Return the numbers of a tensor with their brackets. Later lines start with `indent` spaces.
 
-    ``repr`` writes ``tensor(``, these numbers, and then dtype, device and gradient function as needed.
+    `repr` writes `tensor(`, these numbers, and then dtype, device and gradient function as needed.
     """
     if not self.numel():
         return "[]"
@@ -51,8 +51,9 @@ def _tensor_str(self, indent):
 
 
 def _add_suffixes(tensor_str, suffixes, indent, force_newline):
-    """Return the text with suffixes after commas and a closing bracket. A suffix that would make the line too long goes
-    to a new line.
+    """Return the text with suffixes after commas and a closing bracket.
+
+    A suffix that would make the line too long goes to a new line.
     """
     parts = [tensor_str]
     length = len(tensor_str) - tensor_str.rfind("\n") + 1

@@ -1,8 +1,8 @@
 """Calls below autograd: who answers them, and by which name.
 
-The extension offers three kinds of calls while a mode is on, or once a tensor has a class with ``__torch_dispatch__``:
+The extension offers three kinds of calls while a mode is on, or once a tensor has a class with `__torch_dispatch__`:
 those of rows of the op table (`answer_row`), of ops that Rust calls by itself (`answer_op`), and of Python's operators
-(`answer_operator`). Each becomes a call of an overload ``torch.ops.aten.X.Y`` with PyTorch's arguments: lists for
+(`answer_operator`). Each becomes a call of an overload `torch.ops.aten.X.Y` with PyTorch's arguments: lists for
 sizes, no defaults at the end. An operator that PyTorch composes of others is composed here
 (`_compositions.py`), or else by the library itself, whose parts are offered one by one.
 """
@@ -100,7 +100,7 @@ def _bound(row: Row, args: Sequence[typing.Any], kwargs: dict[str, typing.Any]) 
 
 
 def _overload(row: Row, values: dict[str, typing.Any]) -> ops.OpOverload:
-    """Return the overload of a call: the row's, that with a number, or that with ``out=``."""
+    """Return the overload of a call: the row's, that with a number, or that with `out=`."""
     found = row.overload
     name = found._overloadname
     if values.get("out") is not None:
@@ -181,18 +181,18 @@ _REGISTERED: dict[tuple[str, type], Callable[..., typing.Any]] = {}
 
 
 def register(name: str, kind: type, answer: Callable[..., typing.Any]) -> None:
-    """Set the answer of a mode's class, or of a class of tensors, to the calls of an operator such as ``aten::add``."""
+    """Set the answer of a mode's class, or of a class of tensors, to the calls of an operator such as `aten::add`."""
     _REGISTERED[name, kind] = answer
 
 
 def _answer_of(who: typing.Any, kind: type, func: typing.Any) -> Callable[..., typing.Any]:
-    """Return the answer of a mode or a class to an operator: the registered one, or its ``__torch_dispatch__``."""
+    """Return the answer of a mode or a class to an operator: the registered one, or its `__torch_dispatch__`."""
     own = _REGISTERED.get((func.overloadpacket._qualified_op_name, kind)) if _REGISTERED else None
     return who.__torch_dispatch__ if own is None else functools.partial(own, who)
 
 
 def offer(func: typing.Any, args: tuple[typing.Any, ...], kwargs: dict[str, typing.Any]) -> typing.Any:
-    """Call the innermost mode, and then the classes of the operands, until one does not return ``NotImplemented``."""
+    """Call the innermost mode, and then the classes of the operands, until one does not return `NotImplemented`."""
     classes = _classes(args, kwargs)
     mode = _C._pop_torch_dispatch_mode()
     if mode is not None:
@@ -232,7 +232,7 @@ _KEYS = {"cpu": "CPU", "meta": "Meta", "tpu": "PrivateUse1"}
 
 
 def override(name: str, key: str, kernel: Callable[..., typing.Any]) -> None:
-    """Put a kernel in the place of that of an overload, such as ``add.Tensor``, for a dispatch key."""
+    """Put a kernel in the place of that of an overload, such as `add.Tensor`, for a dispatch key."""
     if not _OVERRIDES:
         _C._set_dispatch_overridden(True)
     _OVERRIDES.setdefault(name, {})[key] = kernel
@@ -249,7 +249,7 @@ def restore(name: str, key: str) -> None:
 
 
 def _override_of(name: str, args: Sequence[typing.Any], kwargs: dict[str, typing.Any]) -> typing.Any:
-    """Return the kernel that takes the place of that of an overload, or ``None``."""
+    """Return the kernel that takes the place of that of an overload, or `None`."""
     kernels = _OVERRIDES.get(name)
     if kernels is None or name in getattr(_RUNNING, "names", ()):
         return None
@@ -274,9 +274,9 @@ def _run_override(name: str, kernel: Callable[..., typing.Any], *args: typing.An
 def answer_row(
     name: str, in_place: bool, stage: str, args: tuple[typing.Any, ...], kwargs: dict[str, typing.Any]
 ) -> typing.Any:
-    """Answer the call of a row. ``NotImplemented`` leaves it to the library, whose parts are offered then.
+    """Answer the call of a row. `NotImplemented` leaves it to the library, whose parts are offered then.
 
-    Stage ``composition`` asks for the parts of a composition only, ``operator`` only for the call by its own name.
+    Stage `composition` asks for the parts of a composition only, `operator` only for the call by its own name.
     """
     from . import _compositions
 
@@ -314,7 +314,7 @@ def answer_row(
 
 
 def _innermost() -> typing.Any:
-    """Return the innermost mode of this thread, or ``None``."""
+    """Return the innermost mode of this thread, or `None`."""
     modes = _C._torch_dispatch_modes()
     return modes[-1] if modes else None
 
@@ -422,7 +422,7 @@ def answer_operator(name: str, args: tuple[typing.Any, ...]) -> typing.Any:
 def wrapper(
     cls: type, size: typing.Any, strides: typing.Any, dtype: typing.Any, device: typing.Any, requires_grad: bool
 ) -> typing.Any:
-    """Return an object of a class with ``__torch_dispatch__`` without elements."""
+    """Return an object of a class with `__torch_dispatch__` without elements."""
     return _C._wrapper_subclass(
         cls, [*map(int, size)], None if strides is None else [*map(int, strides)], dtype, device, requires_grad
     )

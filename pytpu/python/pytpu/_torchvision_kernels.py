@@ -1,6 +1,6 @@
 """Kernels of torchvision's operators, whose C++ extension cannot be loaded. They are registered when it is imported.
 
-Source: ``torchvision::nms`` and ``torchvision::roi_align``; He et al., Mask R-CNN, 2017.
+Source: `torchvision::nms` and `torchvision::roi_align`; He et al., Mask R-CNN, 2017.
 """
 
 import pytpu as torch
@@ -16,7 +16,7 @@ _C_NAMES = {
 
 
 def _widened(tensor):
-    """Return what autocast gives to these operators: ``float32`` for narrower floats."""
+    """Return what autocast gives to these operators: `float32` for narrower floats."""
     return tensor.float() if tensor.is_floating_point() and tensor.dtype != torch.float64 else tensor
 
 
@@ -26,8 +26,8 @@ def nms(dets, scores, iou_threshold):
     A box is dropped if its intersection over union with a kept box of a higher score is above `iou_threshold`.
 
     Args:
-        dets: boxes ``(n, 4)`` as ``x1, y1, x2, y2``, of ``float32`` or ``float64``.
-        scores: ``(n,)``, of the same dtype. Boxes of equal scores keep their order.
+        dets: boxes `(n, 4)` as `x1, y1, x2, y2`, of `float32` or `float64`.
+        scores: `(n,)`, of the same dtype. Boxes of equal scores keep their order.
         iou_threshold: the largest overlap that is allowed.
 
     Raises:
@@ -70,13 +70,13 @@ def nms(dets, scores, iou_threshold):
 
 
 def roi_align(input, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned):
-    """Return the averages of `input` over the bins of regions, ``(k, c, pooled_height, pooled_width)``.
+    """Return the averages of `input` over the bins of regions, `(k, c, pooled_height, pooled_width)`.
 
     Each bin is the mean of bilinear samples on a grid. Samples outside of the image by more than one pixel are 0.
 
     Args:
-        input: images ``(n, c, h, w)``.
-        rois: regions ``(k, 5)``: the index of an image, then ``x1, y1, x2, y2``. They have no gradient.
+        input: images `(n, c, h, w)`.
+        rois: regions `(k, 5)`: the index of an image, then `x1, y1, x2, y2`. They have no gradient.
         spatial_scale: factor from coordinates of `rois` to those of `input`.
         pooled_height, pooled_width: numbers of bins.
         sampling_ratio: samples of a bin in each direction. If it is not positive, their number is the size of the bin
@@ -145,7 +145,7 @@ def roi_align(input, rois, spatial_scale, pooled_height, pooled_width, sampling_
 
 
 def _samples(start, bin_size, bins, grid, size):
-    """Return the neighbours of samples along one dimension, and their weights: two pairs of ``(k, bins * grid)``."""
+    """Return the neighbours of samples along one dimension, and their weights: two pairs of `(k, bins * grid)`."""
     place = torch.arange(bins * grid)
     steps = (place // grid).to(start.dtype), (place % grid).to(start.dtype) + 0.5
     at = start[:, None] + steps[0] * bin_size[:, None] + steps[1] * (bin_size / grid)[:, None]
@@ -159,7 +159,7 @@ def _samples(start, bin_size, bins, grid, size):
 
 
 def _sums(pixels, base, ys, xs, width):
-    """Return the samples, each the weighted sum of four pixels, as ``(samples, c)``."""
+    """Return the samples, each the weighted sum of four pixels, as `(samples, c)`."""
     total = None
     for y, wy in ys:
         for x, wx in xs:

@@ -1,7 +1,7 @@
 """Pickling of tensors with the functions that PyTorch's pickles name, so that each library reads the other's files.
 
-``pickle`` writes a storage as the bytes of a file in PyTorch's format before 1.6, for
-``torch.storage._load_from_bytes``.
+`pickle` writes a storage as the bytes of a file in PyTorch's format before 1.6, for
+`torch.storage._load_from_bytes`.
 
 `cpu_count` and `ExceptionWrapper`, which have nothing to do with pickles, are in the same private module of PyTorch.
 """
@@ -55,10 +55,10 @@ def _dtypes():
 
 
 def read_storage(data):
-    """Return the elements and the location of a storage that `storage_bytes` wrote, or ``None`` for a file of another
-    form.
+    """Return the elements and the location of a storage that `storage_bytes` wrote.
 
-    PyTorch writes the same with references between its parts, which `torch.load` reads.
+    Return `None` for a file of another form. PyTorch writes the same with references between its parts, which
+    `torch.load` reads.
     """
     if not data.startswith(_START):
         return None
@@ -158,7 +158,7 @@ def _rebuild_tensor_v3(storage, storage_offset, size, stride, requires_grad, bac
 
 
 def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
-    """Make a tensor on ``meta``."""
+    """Make a tensor on `meta`."""
     return _C._ops.empty_strided(list(size), list(stride), dtype=dtype, device="meta").requires_grad_(requires_grad)
 
 

@@ -35,8 +35,9 @@ _STOP = 0x2E
 
 
 class Refused(pickle.UnpicklingError):
-    """An error for an opcode, a name or a call that is not on a list. Its text is part of the error that the user
-    sees.
+    """An error for an opcode, a name or a call that is not on a list.
+
+    Its text is part of the error that the user sees.
     """
 
 

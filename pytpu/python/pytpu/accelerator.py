@@ -8,7 +8,6 @@ with PyTorch. With the environment variable `TORCHTPU_STANDIN_IS_ACCELERATOR=1` 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from . import _C, tpu
 from .tpu import (
@@ -23,6 +22,7 @@ from .tpu import (
     synchronize,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import pathlib
 import sys
-from typing import TYPE_CHECKING
 
 import pytpu
 from pytpu.tpu import _advice, _command, _trial
 from pytpu.tpu._costs import Costs
 from pytpu.tpu._report import _bytes, _seconds
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

@@ -1,10 +1,10 @@
-"""``torch.classes``: C++ classes of extensions. None can be loaded."""
+"""`torch.classes`: C++ classes of extensions. None can be loaded."""
 
 loaded_libraries = set()
 
 
 def load_library(path):
-    """Raise ``OSError``: C++ extensions are made for PyTorch's library, which is absent."""
+    """Raise `OSError`: C++ extensions are made for PyTorch's library, which is absent."""
     from . import ops
 
     ops.load_library(path)

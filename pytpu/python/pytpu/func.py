@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ._transforms import (
     grad as grad,
     grad_and_value as grad_and_value,
@@ -15,6 +13,7 @@ from ._transforms import (
     vjp as vjp,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any

@@ -67,7 +67,7 @@ from ._functions.shapes import (
 )
 from ._tensor import overridable_method as _overridable_method
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -206,15 +206,15 @@ def compile(
             of a second graph. The default backend needs no graph.
         dynamic: Accepted for compatibility.
         backend: Name of a backend, or a function of a `torch.fx.GraphModule` and its inputs that returns what is called
-            from then on. The default, ``"inductor"``, makes no graph. See `torch.compiler.list_backends`.
+            from then on. The default, `"inductor"`, makes no graph. See `torch.compiler.list_backends`.
         mode: Name of a mode of PyTorch. All modes do the same. A function as backend gets it, unless it is
-            ``"default"``.
+            `"default"`.
         options: A function as backend gets them. A warning says so of options that change results or programs in
             PyTorch or torch_tpu.
         name: A function as backend gets it.
         disable: If `True`, return `model` itself.
         recompile_limit: How many graphs a place of the function may have. The default is
-            ``torch._dynamo.config.recompile_limit``.
+            `torch._dynamo.config.recompile_limit`.
         isolate_recompiles: Accepted for compatibility.
         dynamic_shapes: Accepted for compatibility.
 

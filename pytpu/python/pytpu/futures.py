@@ -1,4 +1,4 @@
-"""``torch.futures``: results that another thread sets."""
+"""`torch.futures`: results that another thread sets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import threading
 import traceback
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -89,13 +89,13 @@ class Future:
         self._complete(result, None)
 
     def set_exception(self, result: BaseException) -> None:
-        """Set an error, which ``wait`` raises."""
+        """Set an error, which `wait` raises."""
         if not isinstance(result, Exception):
             raise AssertionError(f"{result} is of type {type(result)}, not an Exception.")
         self._complete(None, result)
 
     def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
-        """Call ``callback(future)`` when the value is set, or at once if it is set already.
+        """Call `callback(future)` when the value is set, or at once if it is set already.
 
         An error of `callback` is logged, and not raised.
         """
@@ -106,7 +106,7 @@ class Future:
         self._run(callback)
 
     def then(self, callback: Callable[[Future], Any]) -> Future:
-        """Return a future of ``callback(future)``, which is called when the value is set.
+        """Return a future of `callback(future)`, which is called when the value is set.
 
         If `callback` fails, the future has a `RuntimeError` with the message of the error, which is its `__cause__`.
         """

@@ -13,10 +13,10 @@ import shutil
 import sys
 import uuid
 import warnings
-from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 from urllib.request import Request, urlopen
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -215,13 +215,13 @@ def load(
     skip_validation: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Return what a function of a folder's ``hubconf.py`` returns. The code of the folder runs.
+    """Return what a function of a folder's `hubconf.py` returns. The code of the folder runs.
 
     Args:
         repo_or_dir: The folder.
         model: The name of the function.
         args: Arguments of the function.
-        source: ``local``. Nothing is downloaded from ``github``.
+        source: `local`. Nothing is downloaded from `github`.
         trust_repo: Accepted for compatibility.
         force_reload: Accepted for compatibility.
         verbose: Accepted for compatibility.
@@ -230,7 +230,7 @@ def load(
 
     Raises:
         ValueError: If there is no such source.
-        NotImplementedError: If the source is ``github``.
+        NotImplementedError: If the source is `github`.
         RuntimeError: If there is no such function, or a package that the folder names is missing.
     """
     source = source.lower()
@@ -245,7 +245,7 @@ def load(
 
 
 def _load_local(hubconf_dir: str | os.PathLike[str], model: str, *args: Any, **kwargs: Any) -> Any:
-    """Call a function of the file ``hubconf.py`` in a folder."""
+    """Call a function of the file `hubconf.py` in a folder."""
     import importlib.util
 
     folder = os.fspath(hubconf_dir)

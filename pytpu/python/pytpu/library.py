@@ -892,7 +892,6 @@ def impl(
         AttributeError: If there is no such operator.
         NotImplementedError: If the dispatch key is not that of a device.
     """
-
     if isinstance(qualname, Library):
         # The older form of the decorator: `impl(library, name, dispatch_key)`.
         def register_in(fn):

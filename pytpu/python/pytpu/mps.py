@@ -6,10 +6,11 @@ The accelerator is `torch.tpu`.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from ._absent import device_count, is_available, manual_seed
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

@@ -17,13 +17,13 @@ import time as _time
 import traceback as _traceback
 import warnings as _warnings
 from multiprocessing import *  # noqa: F403
-from typing import TYPE_CHECKING
 
 from . import _sharing
 from ._C import Tensor as _Tensor
 from ._parent_death import signal_at_parent_death as _signal_at_parent_death
 from .nn.parameter import Parameter as _Parameter
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any

@@ -1,7 +1,7 @@
-"""``torch.ops``: operators by namespace, name and overload, as in ``torch.ops.aten.add.Tensor(x, y)``.
+"""`torch.ops`: operators by namespace, name and overload, as in `torch.ops.aten.add.Tensor(x, y)`.
 
-``aten`` has the op table, and methods for the ops that the table does not have. Other namespaces have the operators of
-``torch.library``. The arguments choose the overload, so all overloads of one operator are one function. Schemas are
+`aten` has the op table, and methods for the ops that the table does not have. Other namespaces have the operators of
+`torch.library`. The arguments choose the overload, so all overloads of one operator are one function. Schemas are
 PyTorch's (`_schema.py`).
 """
 
@@ -61,7 +61,7 @@ class OpOverload(_Unique):
 
     @property
     def namespace(self):
-        """The namespace: ``aten``."""
+        """The namespace: `aten`."""
         return self.overloadpacket._qualified_op_name.partition("::")[0]
 
     @property
@@ -80,7 +80,7 @@ class OpOverload(_Unique):
         return f"{self.overloadpacket._qualified_op_name.replace('::', '.')}.{self._overloadname}"
 
     def name(self):
-        """The qualified name: ``aten::add.Tensor``."""
+        """The qualified name: `aten::add.Tensor`."""
         suffix = "" if self._overloadname == "default" else f".{self._overloadname}"
         return self.overloadpacket._qualified_op_name + suffix
 
@@ -127,7 +127,7 @@ class OpOverloadPacket(_Unique):
         return overload
 
     def _with_out(self, name):
-        """Return the form of an overload that writes its results into ``out``."""
+        """Return the form of an overload that writes its results into `out`."""
         own = {"default": "out", "Tensor": "out", "dim_IntList": "IntList_out", "dim_int": "int_out"}
         found = own.get(name, f"{name}_out")
         if found not in self._texts and name in self._texts:
@@ -165,14 +165,14 @@ _NAMES_ONLY = {
 
 
 def _schemas_of_python(name):
-    """Return the schemas of an operator of aten that is no row, or ``None``."""
+    """Return the schemas of an operator of aten that is no row, or `None`."""
     from . import _aten_methods
 
     return _aten_gradients.SCHEMAS.get(name) or _aten_methods.SCHEMAS.get(name)
 
 
 def _python_op(name):
-    """Return the function of an operator of aten that Python computes, or ``None``."""
+    """Return the function of an operator of aten that Python computes, or `None`."""
     from . import _aten_methods
 
     return getattr(_aten_gradients, name, None) if name in _aten_gradients.SCHEMAS else _aten_methods.find(name)
@@ -267,16 +267,16 @@ def _add(namespace, name, op):
 
 
 def _remove(namespace, name):
-    """Undoes ``_add``."""
+    """Undoes `_add`."""
     delattr(globals()[namespace], name)
 
 
-#: Paths that ``load_library`` loaded: none.
+#: Paths that `load_library` loaded: none.
 loaded_libraries = set()
 
 
 def load_library(path):
-    """Raise ``OSError``: C++ extensions are made for PyTorch's library, which is absent."""
+    """Raise `OSError`: C++ extensions are made for PyTorch's library, which is absent."""
     raise OSError(f"Could not load this library: {path} (it needs libtorch, which pytpu does not have)")
 
 

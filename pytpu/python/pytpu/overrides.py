@@ -9,7 +9,7 @@ import threading
 
 from . import _C
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import types
     from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ _bodies = threading.local()
 
 
 def _call_body(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call the function that ``func`` wraps. If it asks whether a mode takes the call over, the answer is no."""
+    """Call the function that `func` wraps. If it asks whether a mode takes the call over, the answer is no."""
     body = func
     while hasattr(body, "__wrapped__"):
         body = body.__wrapped__
@@ -65,7 +65,7 @@ def is_tensor_like(inp: Any) -> bool:
 
 
 def wrap_torch_function(dispatcher: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorate a function: ``dispatcher(*args, **kwargs)`` returns the arguments whose types may take the call over."""
+    """Decorate a function: `dispatcher(*args, **kwargs)` returns the arguments whose types may take the call over."""
 
     def decorate(function):
         @functools.wraps(function)
@@ -81,10 +81,10 @@ def wrap_torch_function(dispatcher: Callable[..., Any]) -> Callable[[Callable[..
 
 
 class TorchFunctionMode:
-    """A mode that gets the calls in a block, in the thread that entered it: functions, operators, methods of ops and
-    similar.
+    """A mode that gets the calls in a block, in the thread that entered it.
 
-    ``__torch_function__(func, types, args, kwargs)`` of a subclass is called instead. Within it the mode is off.
+    Calls are those of functions, operators, methods of ops and similar. `__torch_function__(func, types, args, kwargs)`
+    of a subclass is called instead. Within it the mode is off.
     """
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
@@ -111,7 +111,7 @@ class BaseTorchFunctionMode(TorchFunctionMode):
 
 
 def _get_current_function_mode():
-    """Return the innermost mode of the thread, or ``None``."""
+    """Return the innermost mode of the thread, or `None`."""
     modes = _C._torch_function_modes()
     return modes[-1] if modes else None
 
@@ -240,7 +240,7 @@ def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., Any]]:
 
 
 def resolve_name(f: Callable[..., Any]) -> str | None:
-    """Return the full name of a function that can be overridden, such as ``torch.add``, or ``None`` for any other."""
+    """Return the full name of a function that can be overridden, such as `torch.add`, or `None` for any other."""
     import pytpu as torch
 
     if isinstance(f, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
@@ -262,5 +262,5 @@ def _tensor_methods():
 
 
 def is_tensor_method_or_property(func: Callable[..., Any]) -> bool:
-    """Return whether a function is a method of ``torch.Tensor``, or the getter of one of its attributes."""
+    """Return whether a function is a method of `torch.Tensor`, or the getter of one of its attributes."""
     return func in _tensor_methods() or getattr(func, "__name__", None) == "__get__"

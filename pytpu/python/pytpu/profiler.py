@@ -8,11 +8,11 @@ import os
 import socket
 import time
 import warnings
-from typing import TYPE_CHECKING
 
 from ._functions.settings import _once
 from .autograd.profiler import Collector, EventList, record_function
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any

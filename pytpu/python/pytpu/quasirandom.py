@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 import os
 import zlib
-from typing import TYPE_CHECKING
 
 from . import _C
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pytpu import Tensor
 

@@ -7,7 +7,7 @@ import copyreg
 
 from . import _C
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Generator as _Iterator, Iterable
     from typing import Any

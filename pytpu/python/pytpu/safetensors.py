@@ -1,4 +1,4 @@
-"""The safetensors format, with the functions of ``safetensors.torch``.
+"""The safetensors format, with the functions of `safetensors.torch`.
 
 A file has named tensors and no code. A damaged file raises :class:`SafetensorError` before any tensor is made. A new
 file replaces the old one after it is complete and on the disk.
@@ -338,7 +338,7 @@ def save_model(model, filename, metadata=None, force_contiguous=True):
 
 
 def load_model(model, filename, strict=True, device="cpu"):
-    """Load a file of ``save_model``. Return ``(missing, unexpected)`` keys, which are errors if ``strict``."""
+    """Load a file of `save_model`. Return `(missing, unexpected)` keys, which are errors if `strict`."""
     state = load_file(filename, device=device)
     duplicates = _duplicates(dict(model.state_dict()), preferred=state.keys())
     missing, unexpected = model.load_state_dict(state, strict=False)

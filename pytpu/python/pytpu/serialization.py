@@ -25,7 +25,6 @@ import threading
 import types
 import typing
 import warnings
-from typing import TYPE_CHECKING
 
 from . import _C, _archive, _file_globals, _file_places, _pickling, _weights_only
 from ._file_globals import StorageType as StorageType
@@ -37,6 +36,7 @@ from ._file_places import (
 from ._pickling import _get_layout as _get_layout
 from ._size import Size
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import ModuleType
@@ -933,7 +933,7 @@ def _load(f, place, weights_only, encoding, pickle_module, arguments, mapped=Non
 
 
 def normalize_storage_type(storage_type: typing.Any) -> typing.Any:
-    """Return the class of ``torch`` with the name of a storage class."""
+    """Return the class of `torch` with the name of a storage class."""
     import pytpu as torch
 
     return getattr(torch, storage_type.__name__)

@@ -1,7 +1,7 @@
-"""Write the wheel ``torch 2.15.0+pytpu``, with which ``import torch`` gives pytpu: ``python -m pytpu.shim [FOLDER]``.
+"""Write the wheel `torch 2.15.0+pytpu`, with which `import torch` gives pytpu: `python -m pytpu.shim [FOLDER]`.
 
-With this wheel, packages that require ``torch`` are installed without PyTorch. It holds metadata and two modules; see
-``docs/being-torch.md``. `make torch-shim` runs this file from a clone, so it imports nothing of the package.
+With this wheel, packages that require `torch` are installed without PyTorch. It holds metadata and two modules; see
+`docs/being-torch.md`. `make torch-shim` runs this file from a clone, so it imports nothing of the package.
 """
 
 import argparse

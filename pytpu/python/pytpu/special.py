@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import _C
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any: ...

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from typing import TYPE_CHECKING
 
 from . import _C
 from ._C import Tensor
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any

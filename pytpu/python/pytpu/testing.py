@@ -1,4 +1,4 @@
-"""Comparison of results in tests, as ``torch.testing``."""
+"""Comparison of results in tests, as `torch.testing`."""
 
 import cmath as _cmath
 import collections.abc as _abc
@@ -34,11 +34,11 @@ def assert_close(
     check_stride=False,
     msg=None,
 ):
-    """Raise ``AssertionError`` unless ``|actual - expected| <= atol + rtol * |expected|`` in every element.
+    """Raise `AssertionError` unless `|actual - expected| <= atol + rtol * |expected|` in every element.
 
     The arguments are tensors, numbers, arrays, or sequences and mappings of them. Without tolerances, those of the
-    dtypes apply: none for integers, 1.3e-6 and 1e-5 for ``float32``. ``msg`` is the error's text, or a function that
-    makes it from the original text. ``check_layout`` has no effect: all tensors are strided.
+    dtypes apply: none for integers, 1.3e-6 and 1e-5 for `float32`. `msg` is the error's text, or a function that
+    makes it from the original text. `check_layout` has no effect: all tensors are strided.
 
     Raises:
         ValueError: if one tolerance is given without the other.
@@ -63,7 +63,7 @@ class _Check:
         self.device, self.dtype, self.stride, self.subclasses = device, dtype, stride, subclasses
 
     def any(self, actual, expected, place):
-        """Compare two things. ``place`` has the keys and indices that lead to them."""
+        """Compare two things. `place` has the keys and indices that lead to them."""
         if isinstance(actual, _abc.Mapping) and isinstance(expected, _abc.Mapping):
             if actual.keys() != expected.keys():
                 missing = sorted(expected.keys() - actual.keys(), key=str)
@@ -176,7 +176,7 @@ def _report(actual, expected, close, rtol, atol):
 
 
 def _fail(text, place):
-    """Raise an error about the things at ``place``."""
+    """Raise an error about the things at `place`."""
     raise AssertionError(_with_place(text, place))
 
 
@@ -237,8 +237,9 @@ def make_tensor(
     exclude_zero=False,
     memory_format=None,
 ):
-    """Return a tensor of random numbers, from `low` to below `high`. The default is from -9 to 9, 0 to 9 for bytes, and
-    0 to 1 for booleans.
+    """Return a tensor of random numbers, from `low` to below `high`.
+
+    The default is from -9 to 9, 0 to 9 for bytes, and 0 to 1 for booleans.
 
     Limits that `dtype` does not have are narrowed. With `exclude_zero`, zeros become the smallest positive number,
     which is one for integers. With `noncontiguous`, the result is every other element of a larger tensor. Raise

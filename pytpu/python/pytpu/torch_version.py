@@ -1,4 +1,4 @@
-"""``torch.torch_version``: the version as a string that compares as versions do."""
+"""`torch.torch_version`: the version as a string that compares as versions do."""
 
 _VERSION = r"(?i)v?(\d+(?:\.\d+)*)[._-]?(?:(a|b|rc|alpha|beta|c|pre|preview|dev|post)[._-]?(\d*))?[^+]*(\+.*)?$"
 _STAGES = {
@@ -17,7 +17,7 @@ _STAGES = {
 
 
 def _key(version):
-    """Return the key that orders versions, or ``None`` for a text that is not a version."""
+    """Return the key that orders versions, or `None` for a text that is not a version."""
     import re  # It is slow to import, and scripts seldom compare versions.
 
     if isinstance(version, (tuple, list)):
@@ -33,8 +33,9 @@ def _key(version):
 
 
 class TorchVersion(str):
-    """A version that can be compared with strings, tuples and other versions. Texts that are not versions are compared
-    as strings.
+    """A version that can be compared with strings, tuples and other versions.
+
+    Texts that are not versions are compared as strings.
     """
 
     __slots__ = ()

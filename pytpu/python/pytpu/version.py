@@ -1,4 +1,4 @@
-"""``torch.version``: versions of PyTorch's interface, of this package, and of the platforms it was built for."""
+"""`torch.version`: versions of PyTorch's interface, of this package, and of the platforms it was built for."""
 
 from . import _C
 from .torch_version import TorchVersion

@@ -6,11 +6,12 @@ The accelerator is `torch.tpu`.
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from . import _absent
 from ._absent import device_count, empty_cache, is_available, is_initialized, manual_seed, manual_seed_all
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any, Literal
@@ -198,8 +199,9 @@ class graph(_Refused):
 
 
 class device:
-    """Context manager for a device. `None` or a negative number chooses none. Any other device raises an error on
-    entry.
+    """Context manager for a device.
+
+    `None` or a negative number chooses none. Any other device raises an error on entry.
     """
 
     def __init__(self, device: Any) -> None:

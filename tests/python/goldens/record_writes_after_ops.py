@@ -184,7 +184,8 @@ def tensors(value):
 
 def answers(torch, operands, f, device="cpu"):
     """Write each operand, and each result, after the call. Return whether backward refuses each of the writes, and
-    `None` where it gives another gradient than without the write."""
+    `None` where it gives another gradient than without the write.
+    """
 
     def run(write):
         leaves = [x.to(device).detach() for x in operands]

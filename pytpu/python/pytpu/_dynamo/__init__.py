@@ -96,9 +96,7 @@ def mark_static(t: Any, index: Any = None) -> None:
 def mark_dynamic(
     t: Any, index: Any, *, hint_override: Any = None, min: Any = None, max: Any = None, specialize_on: Any = None
 ) -> None:
-    """Warn once that marks have no effect: sizes are part of each compiled program, and ``torch.tpu.explain()`` lists
-    changes of sizes.
-    """
+    """Warn once that marks have no effect: sizes are part of each compiled program."""
     _once(
         "torch._dynamo.mark_dynamic has no effect: sizes are part of each compiled program, so each size is a program. "
         "Pad inputs to a few sizes instead. torch.tpu.explain() lists the compilations."

@@ -7,7 +7,7 @@ from . import _seen_by_modes
 from .predicates import is_storage
 from .settings import _once
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

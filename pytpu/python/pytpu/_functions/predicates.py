@@ -8,7 +8,7 @@ from .. import _C
 from .._tensor import overridable_method
 from ..overrides import _overridable
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

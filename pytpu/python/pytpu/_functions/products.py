@@ -8,7 +8,7 @@ from ..overrides import _overridable
 from . import _into, _several
 from .settings import _once
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any

@@ -6,7 +6,7 @@ from .. import _C
 from .._tensor import overridable_method
 from ..overrides import _overridable
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any

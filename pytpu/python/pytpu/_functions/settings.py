@@ -7,7 +7,7 @@ import warnings
 
 from .. import _C
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
@@ -50,7 +50,7 @@ def set_warn_always(b: bool) -> None:
 
 
 def set_vital(name: str, attr: str, value: str) -> bool:
-    """Take note of how a program uses the library. Return whether notes are kept, which is always ``False``.
+    """Take note of how a program uses the library. Return whether notes are kept, which is always `False`.
 
     Args:
         name: What is noted.

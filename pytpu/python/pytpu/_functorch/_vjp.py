@@ -54,9 +54,9 @@ def operator_gradient(name: str, wanted: Sequence[int], grads: Sequence[Any], ar
     """Return the gradients of the tensors number `wanted` among the arguments of an operator.
 
     Args:
-        name: the operator, such as ``aten.mm.default``.
+        name: the operator, such as `aten.mm.default`.
         wanted: positions.
-        grads: the gradients of its results, or ``None``.
+        grads: the gradients of its results, or `None`.
         args: its arguments.
         kwargs: the same, by name.
     """
@@ -178,7 +178,7 @@ def graphs(
     """Return graphs of forward and backward.
 
     Args:
-        module: the operators of forward. Its nodes know by ``_modes`` whether gradients were recorded.
+        module: the operators of forward. Its nodes know by `_modes` whether gradients were recorded.
         wanted: the inputs that need gradients.
         differentiable: the results that have gradients.
         has_no_grad: whether the function has blocks without gradients.

@@ -1,4 +1,4 @@
-"""``torch._functorch.aot_autograd``: graphs of operators of a function and of its backward, for compilers."""
+"""`torch._functorch.aot_autograd`: graphs of operators of a function and of its backward, for compilers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``torch._functorch.compilers``: compilers for ``aot_function`` that run graphs as they are."""
+"""`torch._functorch.compilers`: compilers for `aot_function` that run graphs as they are."""
 
 from __future__ import annotations
 

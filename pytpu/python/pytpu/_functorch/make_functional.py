@@ -1,4 +1,4 @@
-"""``torch._functorch.make_functional``: modules as functions of their parameters, in the older form.
+"""`torch._functorch.make_functional`: modules as functions of their parameters, in the older form.
 
 `torch.func.functional_call` is the newer form.
 """

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from .. import ops
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

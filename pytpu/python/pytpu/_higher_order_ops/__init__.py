@@ -1,4 +1,4 @@
-"""``torch._higher_order_ops``: ops that take functions."""
+"""`torch._higher_order_ops`: ops that take functions."""
 
 from ..functions import cond as cond
 from ..nn.attention.flex_attention import flex_attention as flex_attention

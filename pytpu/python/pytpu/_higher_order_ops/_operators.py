@@ -1,4 +1,4 @@
-"""``torch.ops.higher_order``: operators that call graphs, as exported programs have them."""
+"""`torch.ops.higher_order`: operators that call graphs, as exported programs have them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class HigherOrderOperator:
     """An operator that takes functions or graphs.
 
     Args:
-        name: its name in ``torch.ops.higher_order``.
+        name: its name in `torch.ops.higher_order`.
     """
 
     def __init__(self, name: str, function: Callable[..., Any] | None = None) -> None:

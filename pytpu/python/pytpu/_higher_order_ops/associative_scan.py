@@ -6,16 +6,16 @@ from ..utils import _pytree as pytree
 
 
 def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise"):
-    """Return ``combine_fn`` over all positions up to each one along ``dim``. For an addition this is ``torch.cumsum``.
+    """Return `combine_fn` over all positions up to each one along `dim`. For an addition this is `torch.cumsum`.
 
     Args:
-        combine_fn: an associative function of two trees of tensors like ``xs``, of places of any number at once.
-        xs: a tree of tensors with the same size along ``dim``.
+        combine_fn: an associative function of two trees of tensors like `xs`, of places of any number at once.
+        xs: a tree of tensors with the same size along `dim`.
         reverse: combine from the end.
         combine_mode: "pointwise" or "generic"; both are the same here.
 
     Raises:
-        ValueError: ``combine_fn`` cannot be called, or sizes differ.
+        ValueError: `combine_fn` cannot be called, or sizes differ.
         IndexError: there is no such dimension.
     """
     if not callable(combine_fn):

@@ -4,5 +4,5 @@ from .. import _C
 
 
 def out_dtype(op, output_dtype, *args):
-    """Return ``op(*args)``, computed in ``output_dtype``, such as the product of ``int8`` matrices in ``int32``."""
+    """Return `op(*args)`, computed in `output_dtype`, such as the product of `int8` matrices in `int32`."""
     return op(*(a.to(output_dtype) if isinstance(a, _C.Tensor) else a for a in args))

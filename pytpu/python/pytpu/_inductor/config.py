@@ -1,4 +1,4 @@
-"""``torch._inductor.config``: settings of scripts, which have no effect here, with PyTorch's defaults."""
+"""`torch._inductor.config`: settings of scripts, which have no effect here, with PyTorch's defaults."""
 
 from types import SimpleNamespace as _SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""``torch._inductor.decomposition``: a registry that libraries fill for PyTorch's compiler. Nothing here reads it."""
+"""`torch._inductor.decomposition`: a registry that libraries fill for PyTorch's compiler. Nothing here reads it."""
 
 decompositions = {}
 

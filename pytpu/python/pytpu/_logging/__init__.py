@@ -1,4 +1,4 @@
-"""``torch._logging``: levels of PyTorch's loggers."""
+"""`torch._logging`: levels of PyTorch's loggers."""
 
 from ._internal import (
     getArtifactLogger as getArtifactLogger,

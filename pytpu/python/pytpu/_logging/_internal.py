@@ -1,6 +1,6 @@
 """Settings of loggers: levels of components, and artifacts such as the code of graphs.
 
-The environment variable ``TORCH_LOGS`` sets them where PyTorch is imported: ``TORCH_LOGS=graph_code,+dynamo``.
+The environment variable `TORCH_LOGS` sets them where PyTorch is imported: `TORCH_LOGS=graph_code,+dynamo`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _Format(logging.Formatter):
 
 
 class _Errors(logging.StreamHandler):
-    """Writes to ``sys.stderr`` as it is at the time."""
+    """Writes to `sys.stderr` as it is at the time."""
 
     def __init__(self):
         logging.Handler.__init__(self)
@@ -93,7 +93,7 @@ class _Errors(logging.StreamHandler):
 
 
 def _handle(logger):
-    """Write what a logger gets to the standard error output, and to the file ``TORCH_LOGS_OUT``."""
+    """Write what a logger gets to the standard error output, and to the file `TORCH_LOGS_OUT`."""
     if logger.name in _handlers:
         return
     handlers: list[logging.Handler] = [_Errors()]
@@ -141,7 +141,7 @@ def _apply(chosen, artifacts):
 
 
 def help_message(verbose=False):
-    """Return the text of ``TORCH_LOGS=help``. With `verbose` it lists all artifacts."""
+    """Return the text of `TORCH_LOGS=help`. With `verbose` it lists all artifacts."""
     shown = sorted(_ARTIFACTS) if verbose else sorted(_DESCRIPTIONS)
     rows = [*sorted(_COMPONENTS), *(f"{name:30}\t{_DESCRIPTIONS.get(name, '')}".rstrip() for name in shown)]
     heading = "All registered names" if verbose else "Visible registered names (use TORCH_LOGS='+help' for full list)"
@@ -177,7 +177,7 @@ Valid settings:
 
 
 def init_logs():
-    """Set levels and artifacts as the environment variable ``TORCH_LOGS`` says.
+    """Set levels and artifacts as the environment variable `TORCH_LOGS` says.
 
     Raises:
         ValueError: If it has another form, or asks for help.
@@ -209,8 +209,8 @@ def set_logs(*, modules=None, **levels):
 
     Args:
         modules: levels by the names of components or modules.
-        levels: a level of `logging` for each component, such as ``dynamo=logging.DEBUG``, and a `bool` for each
-            artifact, such as ``graph_code=True``.
+        levels: a level of `logging` for each component, such as `dynamo=logging.DEBUG`, and a `bool` for each
+            artifact, such as `graph_code=True`.
 
     Raises:
         ValueError: If there is no such component or artifact, or a value is neither a level nor a `bool`.

@@ -1,4 +1,4 @@
-"""``torch._subclasses``: fake tensors."""
+"""`torch._subclasses`: fake tensors."""
 
 from .fake_tensor import (
     DynamicOutputShapeException as DynamicOutputShapeException,

@@ -1,4 +1,4 @@
-"""``torch._subclasses.fake_tensor``: tensors that have a device, sizes, strides and a dtype, and no elements.
+"""`torch._subclasses.fake_tensor`: tensors that have a device, sizes, strides and a dtype, and no elements.
 
 Within a `FakeTensorMode`, new tensors are fake. Ops on them compute the description of their result, with history. A
 fake tensor on a device needs neither memory nor the device itself.
@@ -17,7 +17,8 @@ from .._size import Size
 from ..overrides import TorchFunctionMode
 from ..utils.weak import WeakTensorKeyDictionary
 
-if typing.TYPE_CHECKING:
+TYPE_CHECKING = False
+if TYPE_CHECKING:
     from ..ops import OpOverload
 
 __all__ = [
@@ -78,7 +79,7 @@ class FakeTensor(Tensor, metaclass=_FakeTensorMeta):
 
     Args:
         fake_mode: the mode that it belongs to.
-        elem: a tensor on device ``meta``, whose sizes, strides and dtype it gets.
+        elem: a tensor on device `meta`, whose sizes, strides and dtype it gets.
         device: its device.
     """
 
@@ -139,7 +140,7 @@ _C._set_class("fake", FakeTensor)
 
 
 class _Entered(threading.local):
-    """The modes of a thread, each with the setting of the extension before it. ``None`` is a block without a mode."""
+    """The modes of a thread, each with the setting of the extension before it. `None` is a block without a mode."""
 
     def __init__(self) -> None:
         self.modes: list[tuple[FakeTensorMode | None, bool | None]] = []
@@ -165,7 +166,7 @@ class FakeTensorMode:
     Args:
         allow_fallback_kernels: accepted for compatibility.
         allow_non_fake_inputs: whether other tensors may be operands beside fake ones.
-        shape_env: must be ``None``: sizes are always numbers.
+        shape_env: must be `None`: sizes are always numbers.
         static_shapes: accepted for compatibility.
         export: accepted for compatibility.
 
@@ -219,7 +220,7 @@ class FakeTensorMode:
         symbolic_context: object = None,
         trace: bool = True,
     ) -> Tensor:
-        """Return the fake tensor with the description of ``tensor``: the same one at each call.
+        """Return the fake tensor with the description of `tensor`: the same one at each call.
 
         A leaf gives a leaf, and a `Parameter` gives a `Parameter`.
         """
@@ -233,7 +234,7 @@ class FakeTensorMode:
         return found
 
     def is_our_fake(self, t: object) -> bool:
-        """Return whether ``t`` is a fake tensor."""
+        """Return whether `t` is a fake tensor."""
         return is_fake(t)
 
 
@@ -271,12 +272,12 @@ class FakeCopyMode(TorchFunctionMode):
 
 
 def is_fake(x: object) -> bool:
-    """Return whether ``x`` is a fake tensor."""
+    """Return whether `x` is a fake tensor."""
     return isinstance(x, Tensor) and _C._is_fake(x)
 
 
 def maybe_get_fake_mode(t: object) -> FakeTensorMode | None:
-    """Return the mode of a fake tensor, or ``None`` for anything else."""
+    """Return the mode of a fake tensor, or `None` for anything else."""
     return getattr(t, "fake_mode", None) or _active() or _last if is_fake(t) else None
 
 

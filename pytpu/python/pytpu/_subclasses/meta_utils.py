@@ -1,4 +1,4 @@
-"""``torch._subclasses.meta_utils``: a question that tensordict asks."""
+"""`torch._subclasses.meta_utils`: a question that tensordict asks."""
 
 
 def is_sparse_any(t):
@@ -7,5 +7,5 @@ def is_sparse_any(t):
 
 
 def is_sparse_compressed(t):
-    """Return ``False``: there are no compressed sparse tensors."""
+    """Return `False`: there are no compressed sparse tensors."""
     return False

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import warnings
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu import _C
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Literal

@@ -5,10 +5,10 @@ from __future__ import annotations
 import collections
 import enum
 import warnings
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any

@@ -10,7 +10,7 @@ from .function import Function, NestedIOFunction
 from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from .variable import Variable
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
@@ -283,5 +283,5 @@ vars(grad_mode)["set_multithreading_enabled"] = set_multithreading_enabled
 
 
 def _is_checkpoint_valid():
-    """Return ``True``: reentrant checkpoints may call ``backward`` here."""
+    """Return `True`: reentrant checkpoints may call `backward` here."""
     return True

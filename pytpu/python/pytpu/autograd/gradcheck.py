@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any

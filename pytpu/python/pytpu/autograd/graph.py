@@ -9,7 +9,7 @@ from collections import namedtuple
 from .. import _C
 from .._tensor import _handle
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any, Literal

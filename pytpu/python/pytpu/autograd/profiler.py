@@ -14,10 +14,10 @@ import re
 import threading
 import time
 from contextlib import ContextDecorator
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Literal
 

@@ -36,8 +36,9 @@ class Switches:
 
 
 def linked(**properties):
-    """The class of a module of switches. A switch may be a property: setting it then changes another
-    setting as well.
+    """The class of a module of switches.
+
+    A switch may be a property: setting it then changes another setting as well.
     """
     return type("Switches", (Switches,), properties)
 
@@ -50,8 +51,9 @@ is_built = is_available
 
 
 def check_booleans(module, properties=(), **setters):
-    """Make a module's attributes take only booleans. Errors use the name of the setter. `properties` are linked to
-    others.
+    """Make a module's attributes take only booleans.
+
+    Errors use the name of the setter. `properties` are linked to others.
     """
 
     class Checked(types.ModuleType):

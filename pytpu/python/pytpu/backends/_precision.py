@@ -1,8 +1,8 @@
-"""Settings of the precision of ``float32`` products, linked as in PyTorch.
+"""Settings of the precision of `float32` products, linked as in PyTorch.
 
-There are two interfaces. The old one is ``torch.set_float32_matmul_precision`` and ``allow_tf32``. The new one is
-``fp32_precision`` of ``torch.backends`` and its parts, where ``none`` means the value of the part above. Both set the
-precision of a TPU: see ``docs/differences.md``.
+There are two interfaces. The old one is `torch.set_float32_matmul_precision` and `allow_tf32`. The new one is
+`fp32_precision` of `torch.backends` and its parts, where `none` means the value of the part above. Both set the
+precision of a TPU: see `docs/differences.md`.
 """
 
 import threading
@@ -29,8 +29,9 @@ _said = {}
 
 
 def get(backend, op):
-    """Return the precision of `op` of `backend`: the setting of the op, of the backend, or of all, or ``none`` without
-    a setting.
+    """Return the precision of `op` of `backend`: the setting of the op, of the backend, or of all.
+
+    Without a setting it is `none`.
     """
     for key in ((backend, op), (backend, "all"), ("generic", "all")):
         said = _said.get(key, "none")
@@ -55,17 +56,17 @@ def set(backend, op, precision):
 
 
 def effective():
-    """Return the precision of a TPU's products: ``highest``, ``high`` or ``medium``, for any mix of both interfaces."""
+    """Return the precision of a TPU's products: `highest`, `high` or `medium`, for any mix of both interfaces."""
     return _LEGACY[_number]
 
 
 def of_thread():
-    """Return the precision of the block of `torch.tpu.precision` that this thread is in, or ``None``."""
+    """Return the precision of the block of `torch.tpu.precision` that this thread is in, or `None`."""
     return getattr(_of_thread, "precision", None)
 
 
 def set_of_thread(precision):
-    """Set the precision of the ops that this thread calls, or end that with ``None``."""
+    """Set the precision of the ops that this thread calls, or end that with `None`."""
     _of_thread.precision = precision
     _C._tpu_set_thread_precision(None if precision is None else _LEGACY.index(precision))
 
@@ -85,7 +86,7 @@ def _say(settings):
 
 
 def set_float32_matmul_precision(precision):
-    """See ``torch.set_float32_matmul_precision``."""
+    """See `torch.set_float32_matmul_precision`."""
     global _legacy
     if not isinstance(precision, str):
         raise RuntimeError(f"set_float32_matmul_precision expects a str, but got {type(precision).__name__}")
@@ -117,7 +118,7 @@ def restore(settings):
 
 
 def get_float32_matmul_precision():
-    """See ``torch.get_float32_matmul_precision``."""
+    """See `torch.get_float32_matmul_precision`."""
     within = of_thread()
     if within is not None:
         return within
@@ -136,7 +137,7 @@ def get_float32_matmul_precision():
 
 
 def matmul_allows_tf32():
-    """Return whether CUDA's products may be less precise than ``float32``."""
+    """Return whether CUDA's products may be less precise than `float32`."""
     allowed = _legacy != "highest"
     if allowed != (get("cuda", "matmul") == "tf32"):
         raise RuntimeError(
@@ -155,7 +156,7 @@ def allow_matmul_tf32(allowed):
 
 
 def cudnn_allows_tf32():
-    """Return whether cuDNN's convolutions may be less precise than ``float32``."""
+    """Return whether cuDNN's convolutions may be less precise than `float32`."""
     conv, rnn = (get("cuda", op) == "tf32" for op in ("conv", "rnn"))
     if conv != rnn or conv != _cudnn_allowed:
         raise RuntimeError(
@@ -175,5 +176,5 @@ def allow_cudnn_tf32(allowed):
 
 
 def attribute(backend, op):
-    """A property ``fp32_precision``, for the class of a part of ``torch.backends``."""
+    """A property `fp32_precision`, for the class of a part of `torch.backends`."""
     return property(lambda _: get(backend, op), lambda _, precision: set(backend, op, precision))

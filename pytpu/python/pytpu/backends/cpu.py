@@ -2,7 +2,7 @@
 
 
 def get_cpu_capability():
-    """Return the name of the widest vectors that PyTorch has a name for: ``DEFAULT``, ``AVX2`` or ``AVX512``."""
+    """Return the name of the widest vectors that PyTorch has a name for: `DEFAULT`, `AVX2` or `AVX512`."""
     try:
         with open("/proc/cpuinfo") as file:
             flags = next((set(line.split()) for line in file if line.startswith("flags")), set())

@@ -1,4 +1,4 @@
-"""Switches of CUDA, which is absent: the device is ``tpu``."""
+"""Switches of CUDA, which is absent: the device is `tpu`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from . import _precision
 from ._absent import is_built, linked  # noqa: F401
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 

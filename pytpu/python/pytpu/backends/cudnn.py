@@ -41,5 +41,5 @@ def version():
 
 
 def is_acceptable(tensor):
-    """Return ``False``: cuDNN is not available."""
+    """Return `False`: cuDNN is not available."""
     return False

@@ -1,4 +1,4 @@
-"""The fast path of ``nn.TransformerEncoder``. The switch has no effect: layers have only one implementation here."""
+"""The fast path of `nn.TransformerEncoder`. The switch has no effect: layers have only one implementation here."""
 
 _is_fastpath_enabled = True
 

@@ -1,4 +1,4 @@
-"""The accelerator. Libraries look for this module to learn the kind of ``torch``."""
+"""The accelerator. Libraries look for this module to learn the kind of `torch`."""
 
 import sys
 import types
@@ -7,7 +7,7 @@ from ..tpu import is_available as is_available
 
 
 def is_built():
-    """Return ``True``: every build has device ``tpu``, whether or not a plugin is installed."""
+    """Return `True`: every build has device `tpu`, whether or not a plugin is installed."""
     return True
 
 
@@ -19,7 +19,7 @@ class _Module(types.ModuleType):
     def allow_excess_precision(self):
         """Whether the compiler of an accelerator may leave out the rounding of a 16-bit value that wider ops read.
 
-        It is ``False`` by default, so that values are rounded as in PyTorch.
+        It is `False` by default, so that values are rounded as in PyTorch.
         """
         from ..tpu.compiler import _of_backend
 

@@ -6,11 +6,11 @@ import functools
 import inspect
 import sys
 import threading
-from typing import TYPE_CHECKING
 
 from ..functions import compile as compile
 from . import config as config
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
@@ -238,7 +238,7 @@ def set_default_backend(backend: str | Callable[..., Any] | None) -> None:
     """Set the backend of `torch.compile` where it is called without `backend`.
 
     Args:
-        backend: Name or function. `None` sets ``"inductor"`` again.
+        backend: Name or function. `None` sets `"inductor"` again.
 
     Raises:
         TypeError: If it is neither.
@@ -288,14 +288,14 @@ class set_stance:
     """Set what compiled functions do, for a block, for the calls of a function, or for good.
 
     Args:
-        stance: ``default``; ``force_eager``: call the Python function; ``eager_on_recompile``: where there is no graph
-            yet, run without a backend; ``fail_on_recompile``: raise an error there; ``eager_then_compile``: run the
-            first call of each function without a backend; ``aot_eager_then_compile``: with backend ``aot_eager``.
+        stance: `default`; `force_eager`: call the Python function; `eager_on_recompile`: where there is no graph
+            yet, run without a backend; `fail_on_recompile`: raise an error there; `eager_then_compile`: run the
+            first call of each function without a backend; `aot_eager_then_compile`: with backend `aot_eager`.
         skip_guard_eval_unsafe: Accepted for compatibility.
         force_backend: A backend that takes the place of all others.
 
     Raises:
-        RuntimeError: If the name is unknown, or `force_backend` is given with another stance than ``default``.
+        RuntimeError: If the name is unknown, or `force_backend` is given with another stance than `default`.
 
     Example:
         >>> import pytpu as torch

@@ -1,4 +1,4 @@
-"""``torch.compiler.config``: settings of PyTorch's compiler. Those of ``torch._dynamo.config`` are the same here."""
+"""`torch.compiler.config`: settings of PyTorch's compiler. Those of `torch._dynamo.config` are the same here."""
 
 import sys
 import types
@@ -21,7 +21,7 @@ _SHARED = frozenset(
 
 
 def patch(arg1: Any = None, arg2: Any = None, **kwargs: Any) -> Any:
-    """Return a block, or a decorator, with other settings: ``patch("name", value)``, ``patch(name=value)``."""
+    """Return a block, or a decorator, with other settings: `patch("name", value)`, `patch(name=value)`."""
     from .._dynamo.config import _Patch
 
     if isinstance(arg1, str):

@@ -1,4 +1,4 @@
-"""``torch.cpu``: the host as a device."""
+"""`torch.cpu`: the host as a device."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 from .. import _streams
 from . import amp as amp
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def is_available() -> bool:
-    """Always return ``True``: there is a host."""
+    """Always return `True`: there is a host."""
     return True
 
 
@@ -42,7 +42,7 @@ def current_device() -> str:
 
 
 def is_initialized() -> bool:
-    """Always return ``True``: the host needs no preparation."""
+    """Always return `True`: the host needs no preparation."""
     return True
 
 
@@ -70,7 +70,7 @@ def stream(stream: _streams.Stream | None) -> AbstractContextManager[Any]:
     """Return a context manager in which a stream is the current one of this thread.
 
     Args:
-        stream: the stream. ``None`` leaves the current one.
+        stream: the stream. `None` leaves the current one.
     """
     return contextlib.nullcontext() if stream is None else stream
 

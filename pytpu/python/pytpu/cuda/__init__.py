@@ -1,4 +1,4 @@
-"""``torch.cuda`` without CUDA: scripts that ask learn that it is not available. The accelerator is ``torch.tpu``."""
+"""`torch.cuda` without CUDA: scripts that ask learn that it is not available. The accelerator is `torch.tpu`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .._absent import (
 )
 from . import amp as amp, nvtx as nvtx
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any, Literal
@@ -30,14 +30,17 @@ memory_allocated = max_memory_allocated = memory_reserved = max_memory_reserved 
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Always return `False`: there is no CUDA."""
     return False
 
 
 def is_tf32_supported() -> bool:
+    """Always return `False`: there is no CUDA."""
     return False
 
 
 def is_current_stream_capturing() -> bool:
+    """Always return `False`: there is no CUDA."""
     return False
 
 
@@ -64,7 +67,7 @@ def get_rng_state_all() -> list[Tensor]:
 
 
 def set_rng_state_all(new_states: Iterable[Tensor]) -> None:
-    """Restore the states that ``get_rng_state_all`` returned."""
+    """Restore the states that `get_rng_state_all` returned."""
     for _ in new_states:
         _none()
 
@@ -105,8 +108,9 @@ Event, Stream, ExternalStream, CUDAGraph, graph, MemPool = map(_refused, _REFUSE
 
 
 class device:
-    """Context manager for a device. `None` or a negative number chooses none. Any other device raises an error on
-    entry.
+    """Context manager for a device.
+
+    `None` or a negative number chooses none. Any other device raises an error on entry.
     """
 
     def __init__(self, device: Any) -> None:

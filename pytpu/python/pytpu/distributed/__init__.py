@@ -1,7 +1,7 @@
 """Training in several processes: stores, rendezvous, process groups and collectives.
 
-Collectives run on tensors of device ``cpu``, and of device ``tpu`` where it is XLA's CPU backend. Ranks of a host
-exchange them through shared memory, others through TCP. `DistributedDataParallel` is in ``torch.nn.parallel``.
+Collectives run on tensors of device `cpu`, and of device `tpu` where it is XLA's CPU backend. Ranks of a host
+exchange them through shared memory, others through TCP. `DistributedDataParallel` is in `torch.nn.parallel`.
 
 Example:
     >>> import pytpu as torch
@@ -133,7 +133,7 @@ from .distributed_c10d import (
 from .remote_device import _remote_device as remote_device
 from .rendezvous import register_rendezvous_handler, rendezvous
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -166,7 +166,7 @@ __all__ = [
 
 
 def is_available() -> bool:
-    """Return ``True``: process groups are part of this package."""
+    """Return `True`: process groups are part of this package."""
     return True
 
 

@@ -8,7 +8,7 @@ from collections import namedtuple
 from .. import accelerator, device as _device
 from ._process_group import ProcessGroup
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -21,29 +21,29 @@ _BackendPlugin = namedtuple("_BackendPlugin", ["creator_fn", "extended_api"])
 
 
 def is_gloo_available() -> bool:
-    """Return ``True``: ``"gloo"`` is the name of this library's engine for device ``cpu``."""
+    """Return `True`: `"gloo"` is the name of this library's engine for device `cpu`."""
     return True
 
 
 def is_nccl_available() -> bool:
-    """Return ``False``: NCCL is not part of this package."""
+    """Return `False`: NCCL is not part of this package."""
     return False
 
 
 def is_mpi_available() -> bool:
-    """Return whether a library with the standard ABI of MPI is found, in which the backend ``"mpi"`` works."""
+    """Return whether a library with the standard ABI of MPI is found, in which the backend `"mpi"` works."""
     from ._mpi import _library
 
     return _library() is not None
 
 
 def is_ucc_available() -> bool:
-    """Return ``False``: UCC is not part of this package."""
+    """Return `False`: UCC is not part of this package."""
     return False
 
 
 def is_xccl_available() -> bool:
-    """Return ``False``: XCCL is not part of this package."""
+    """Return `False`: XCCL is not part of this package."""
     return False
 
 
@@ -51,7 +51,7 @@ class Backend(str):
     """Return the name of a backend, in lower case.
 
     Args:
-        name: a name such as ``gloo``, or pairs such as ``cpu:gloo,tpu:xla``.
+        name: a name such as `gloo`, or pairs such as `cpu:gloo,tpu:xla`.
     """
 
     UNDEFINED, GLOO, NCCL, XCCL, UCC, MPI, FAKE = "undefined", "gloo", "nccl", "xccl", "ucc", "mpi", "fake"
@@ -99,11 +99,11 @@ class Backend(str):
         """Add a backend, whose engine is a Python object.
 
         Args:
-            name: the name for `init_process_group` and `new_group`. ``Backend.NAME`` is the same.
+            name: the name for `init_process_group` and `new_group`. `Backend.NAME` is the same.
             func: returns the engine of a group: a `ProcessGroup`, or an object with its methods. It is called with a
                 store, this rank, the number of ranks and the timeout.
-            extended_api: whether ``func`` is called with one object with these values, and the options of the group.
-            devices: kinds of device that it serves. The default is ``cpu`` and ``tpu``.
+            extended_api: whether `func` is called with one object with these values, and the options of the group.
+            devices: kinds of device that it serves. The default is `cpu` and `tpu`.
 
         Example:
             >>> import pytpu as torch
@@ -181,7 +181,7 @@ class BackendConfig:
     """The backend of each kind of device.
 
     Args:
-        backend: a name such as ``gloo``, or pairs such as ``cpu:gloo,tpu:xla``. ``undefined`` takes the defaults.
+        backend: a name such as `gloo`, or pairs such as `cpu:gloo,tpu:xla`. `undefined` takes the defaults.
     """
 
     def __init__(self, backend: str) -> None:
@@ -227,7 +227,7 @@ class BackendConfig:
 
 
 def is_backend_available(backend: str) -> bool:
-    """Return whether a backend, or each of pairs such as ``cpu:gloo,tpu:xla``, can be used."""
+    """Return whether a backend, or each of pairs such as `cpu:gloo,tpu:xla`, can be used."""
     names = [part.rpartition(":")[2].strip() for part in backend.lower().split(",")]
     own = (Backend.GLOO, Backend.XLA, Backend.TPU_DIST)
     return all(

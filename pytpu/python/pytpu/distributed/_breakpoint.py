@@ -10,7 +10,7 @@ from . import _groups
 from ._collectives import barrier
 from ._groups import get_rank
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
 
@@ -37,7 +37,7 @@ def breakpoint(rank: int = 0, skip: int = 0, timeout_s: float | None = 3600) -> 
     Args:
         rank: the rank that stops.
         skip: the number of calls of this line that do not stop.
-        timeout_s: the new timeout of all groups, in seconds. ``None`` keeps theirs.
+        timeout_s: the new timeout of all groups, in seconds. `None` keeps theirs.
     """
     frame: FrameType = sys._getframe(1)
     place = (frame.f_code.co_filename, frame.f_lineno)

@@ -1,4 +1,4 @@
-"""The names of ``torch._C._distributed_c10d``. Some are of the compiled module, and some are written in Python."""
+"""The names of `torch._C._distributed_c10d`. Some are of the compiled module, and some are written in Python."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class _SymmetricMemory(absent_class("torch._C._distributed_c10d._SymmetricMemory
 
     @staticmethod
     def has_multicast_support(device_type: object, device_idx: int) -> bool:
-        """Return ``False``."""
+        """Return `False`."""
         return False
 
 
 def _test_python_store(store: Store) -> None:
-    """Call a store of a Python class from the extension. Raise ``AssertionError`` if a value is not what was set."""
+    """Call a store of a Python class from the extension. Raise `AssertionError` if a value is not what was set."""
     prefixed = PrefixStore("test", store)
     for amount in (1, 2, 3):
         prefixed.add("counter", amount)
@@ -61,7 +61,7 @@ def _test_python_store(store: Store) -> None:
 
 
 def _set_thread_isolation_mode(enable: bool) -> None:
-    """Do nothing: groups are found through ``distributed_c10d._world``, which programs with rank threads replace."""
+    """Do nothing: groups are found through `distributed_c10d._world`, which programs with rank threads replace."""
 
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""A group that compares each collective between its ranks before it runs, as PyTorch does at level ``DETAIL``."""
+"""A group that compares each collective between its ranks before it runs, as PyTorch does at level `DETAIL`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..utils._pytree import tree_leaves
 from ._process_group import ProcessGroupGloo
 from .constants import default_pg_timeout
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import datetime
     from collections.abc import Callable
@@ -120,7 +120,7 @@ def _create_process_group_wrapper(
     world_size: int,
     timeout: datetime.timedelta = default_pg_timeout,
 ) -> _ProcessGroupWrapper:
-    """Return a group that compares each collective between its ranks before ``wrapped_pg`` runs it.
+    """Return a group that compares each collective between its ranks before `wrapped_pg` runs it.
 
     A rank with another collective, shape, dtype, root or reduction then raises at the call, on all ranks.
 

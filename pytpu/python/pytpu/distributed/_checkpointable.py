@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pytpu import Tensor
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 class _Checkpointable(Protocol):
     """A tensor of which this rank has some chunks.
 
-    A class needs no base class. Checkpoints call these methods, ``size()``, ``dtype`` and ``requires_grad``:
+    A class needs no base class. Checkpoints call these methods, `size()`, `dtype` and `requires_grad`:
 
     * `__create_chunk_list__` returns the chunks of this rank, in global indices. The chunks of one rank do not overlap.
       A rank that has no part of the tensor returns an empty list. Ranks that have the same chunk return equal offsets
@@ -39,5 +40,5 @@ class _Checkpointable(Protocol):
         ...
 
     def __get_tensor_shard__(self, index: MetadataIndex) -> Tensor:
-        """Return the memory of the chunk whose offsets are ``index.offset``."""
+        """Return the memory of the chunk whose offsets are `index.offset`."""
         ...

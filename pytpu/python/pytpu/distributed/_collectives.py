@@ -26,7 +26,7 @@ from ._options import AllreduceCoalescedOptions, ReduceScatterOptions
 from ._process_group import ProcessGroup
 from ._reduce_op import RedOpType, ReduceOp, supports_complex
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
@@ -65,7 +65,7 @@ def _ensure_all_tensors_same_dtype(*tensors: Tensor | list[Tensor]) -> None:
 
 
 def _as_real_if_mixed(tensors: list[Tensor]) -> list[Tensor]:
-    """Return ``tensors``, or views of real numbers if some of them are complex and others are not."""
+    """Return `tensors`, or views of real numbers if some of them are complex and others are not."""
     if len({tensor.dtype for tensor in tensors}) <= 1:
         return tensors
     return [view_as_real(tensor) if tensor.is_complex() else tensor for tensor in tensors]
@@ -112,7 +112,7 @@ def all_reduce(
         async_op: whether to return before the result is there.
 
     Returns:
-        A `Work` if ``async_op``, else ``None``. Also ``None`` if this rank is not in ``group``.
+        A `Work` if `async_op`, else `None`. Also `None` if this rank is not in `group`.
 
     Raises:
         DistBackendError: if another rank is in another call, comes too late, or is gone.
@@ -148,7 +148,7 @@ def all_reduce_coalesced(
     """Combine each of several tensors of one dtype with those of the other ranks, in place.
 
     Returns:
-        A `torch.futures.Future` if ``async_op``, else ``None``.
+        A `torch.futures.Future` if `async_op`, else `None`.
     """
     tensors = [tensors] if isinstance(tensors, Tensor) else tensors
     _check_tensor_list(tensors, "tensor")
@@ -172,14 +172,14 @@ def broadcast(
     """Copy the tensor of one rank to all ranks, in place.
 
     Args:
-        tensor: the value of rank ``src``, and the place of the result on the others.
-        src: the global rank of the source. Or ``group_src``, its rank in ``group``.
+        tensor: the value of rank `src`, and the place of the result on the others.
+        src: the global rank of the source. Or `group_src`, its rank in `group`.
         group: the ranks. The default is the group of all ranks.
         async_op: whether to return before the result is there.
-        group_src: the rank of the source in ``group``.
+        group_src: the rank of the source in `group`.
 
     Returns:
-        A `Work` if ``async_op``, else ``None``. Also ``None`` if this rank is not in ``group``.
+        A `Work` if `async_op`, else `None`. Also `None` if this rank is not in `group`.
     """
     pg = _member(group, "broadcast")
     if pg is None:
@@ -198,18 +198,18 @@ def reduce(
     async_op: bool = False,
     group_dst: int | None = None,
 ) -> Work | None:
-    """Combine the tensors of all ranks, in place, on rank ``dst``. The tensors of the other ranks stay as they are.
+    """Combine the tensors of all ranks, in place, on rank `dst`. The tensors of the other ranks stay as they are.
 
     Args:
         tensor: the value of this rank.
-        dst: the global rank that gets the result. Or ``group_dst``, its rank in ``group``.
+        dst: the global rank that gets the result. Or `group_dst`, its rank in `group`.
         op: a `ReduceOp`.
         group: the ranks. The default is the group of all ranks.
         async_op: whether to return before the result is there.
-        group_dst: the rank in ``group`` that gets the result.
+        group_dst: the rank in `group` that gets the result.
 
     Returns:
-        A `Work` if ``async_op``, else ``None``. Also ``None`` if this rank is not in ``group``.
+        A `Work` if `async_op`, else `None`. Also `None` if this rank is not in `group`.
     """
     pg = _member(group, "reduce")
     if pg is None:
@@ -235,7 +235,7 @@ def all_gather(
         async_op: whether to return before the result is there.
 
     Returns:
-        A `Work` if ``async_op``, else ``None``. Also ``None`` if this rank is not in ``group``.
+        A `Work` if `async_op`, else `None`. Also `None` if this rank is not in `group`.
     """
     _check_tensor_list(tensor_list, "tensor_list")
     _check_single_tensor(tensor, "tensor")
@@ -253,10 +253,10 @@ def all_gather_coalesced(
     group: ProcessGroup | None = None,
     async_op: bool = False,
 ) -> Future | None:
-    """Gather each of several tensors of one dtype. ``output_tensor_lists[i]`` gets those of rank ``i``.
+    """Gather each of several tensors of one dtype. `output_tensor_lists[i]` gets those of rank `i`.
 
     Returns:
-        A `torch.futures.Future` if ``async_op``, else ``None``.
+        A `torch.futures.Future` if `async_op`, else `None`.
     """
     pg = _member(group, "all_gather_coalesced")
     if pg is None:
@@ -286,12 +286,12 @@ def all_gather_single(
 
     Args:
         output_tensor: the result, one after the other: concatenated or stacked along dimension 0.
-        input_tensor: the value of this rank, ``(...)``. Shape and dtype are the same on all ranks.
+        input_tensor: the value of this rank, `(...)`. Shape and dtype are the same on all ranks.
         group: the ranks. The default is the group of all ranks.
         async_op: whether to return before the result is there.
 
     Returns:
-        A `Work` if ``async_op``, else ``None``. Also ``None`` if this rank is not in ``group``.
+        A `Work` if `async_op`, else `None`. Also `None` if this rank is not in `group`.
     """
     _check_single_tensor(input_tensor, "input_tensor")
     _check_single_tensor(output_tensor, "output_tensor")
@@ -332,14 +332,14 @@ def gather(
 
     Args:
         tensor: the value of this rank. Shape and dtype are the same on all ranks.
-        gather_list: on rank ``dst`` a tensor for each rank, which the results are written to. ``None`` on the others.
-        dst: the global rank that gets the result, 0 by default. Or ``group_dst``, its rank in ``group``.
+        gather_list: on rank `dst` a tensor for each rank, which the results are written to. `None` on the others.
+        dst: the global rank that gets the result, 0 by default. Or `group_dst`, its rank in `group`.
         group: the ranks. The default is the group of all ranks.
         async_op: whether to return before the result is there.
-        group_dst: the rank in ``group`` that gets the result.
+        group_dst: the rank in `group` that gets the result.
 
     Returns:
-        A `Work` if ``async_op``, else ``None``. Also ``None`` if this rank is not in ``group``.
+        A `Work` if `async_op`, else `None`. Also `None` if this rank is not in `group`.
     """
     _check_single_tensor(tensor, "tensor")
     gather_list = gather_list or []
@@ -373,14 +373,14 @@ def gather_single(
 
     Args:
         tensor: the value of this rank. Shape and dtype are the same on all ranks.
-        gather_tensor: on rank ``dst`` the result, one after the other. ``None`` on the others.
-        dst: the global rank that gets the result, 0 by default. Or ``group_dst``, its rank in ``group``.
+        gather_tensor: on rank `dst` the result, one after the other. `None` on the others.
+        dst: the global rank that gets the result, 0 by default. Or `group_dst`, its rank in `group`.
         group: the ranks. The default is the group of all ranks.
         async_op: whether to return before the result is there.
-        group_dst: the rank in ``group`` that gets the result.
+        group_dst: the rank in `group` that gets the result.
 
     Returns:
-        A `Work` if ``async_op``, else ``None``. Also ``None`` if this rank is not in ``group``.
+        A `Work` if `async_op`, else `None`. Also `None` if this rank is not in `group`.
     """
     _check_single_tensor(tensor, "tensor")
     pg = _member(group, "gather_single")
@@ -419,14 +419,14 @@ def scatter(
 
     Args:
         tensor: the place of the result.
-        scatter_list: on rank ``src`` a tensor for each rank. ``None`` on the others.
-        src: the global rank of the source, 0 by default. Or ``group_src``, its rank in ``group``.
+        scatter_list: on rank `src` a tensor for each rank. `None` on the others.
+        src: the global rank of the source, 0 by default. Or `group_src`, its rank in `group`.
         group: the ranks. The default is the group of all ranks.
         async_op: whether to return before the result is there.
-        group_src: the rank of the source in ``group``.
+        group_src: the rank of the source in `group`.
 
     Returns:
-        A `Work` if ``async_op``, else ``None``. Also ``None`` if this rank is not in ``group``.
+        A `Work` if `async_op`, else `None`. Also `None` if this rank is not in `group`.
     """
     _check_single_tensor(tensor, "tensor")
     scatter_list = scatter_list or []
@@ -455,13 +455,13 @@ def reduce_scatter(
 
     Args:
         output: the place of the result.
-        input_list: a tensor for each rank. Shapes and dtypes are those of ``output``.
+        input_list: a tensor for each rank. Shapes and dtypes are those of `output`.
         op: a `ReduceOp`.
         group: the ranks. The default is the group of all ranks.
         async_op: whether to return before the result is there.
 
     Returns:
-        A `Work` if ``async_op``, else ``None``. Also ``None`` if this rank is not in ``group``.
+        A `Work` if `async_op`, else `None`. Also `None` if this rank is not in `group`.
     """
     _check_single_tensor(output, "output")
     _check_tensor_list(input_list, "input_list")
@@ -489,7 +489,7 @@ def reduce_scatter_single(
         async_op: whether to return before the result is there.
 
     Returns:
-        A `Work` if ``async_op``, else ``None``. Also ``None`` if this rank is not in ``group``.
+        A `Work` if `async_op`, else `None`. Also `None` if this rank is not in `group`.
     """
     _check_single_tensor(output, "output")
     _check_single_tensor(input, "input")
@@ -529,12 +529,12 @@ def all_to_all(
     group: ProcessGroup | None = None,
     async_op: bool = False,
 ) -> Work | None:
-    """Send the tensor ``input_tensor_list[i]`` to rank ``i``, and receive ``output_tensor_list[i]`` from it.
+    """Send the tensor `input_tensor_list[i]` to rank `i`, and receive `output_tensor_list[i]` from it.
 
     Shapes may differ. The element counts of a pair of ranks agree.
 
     Returns:
-        A `Work` if ``async_op``, else ``None``. Also ``None`` if this rank is not in ``group``.
+        A `Work` if `async_op`, else `None`. Also `None` if this rank is not in `group`.
     """
     pg = _member(group, "all_to_all")
     if pg is None:
@@ -553,18 +553,18 @@ def all_to_all_single(
     group: ProcessGroup | None = None,
     async_op: bool = False,
 ) -> Work | None:
-    """Send rows of ``input`` to each rank, and receive rows of ``output`` from each.
+    """Send rows of `input` to each rank, and receive rows of `output` from each.
 
     Args:
         output: the place of the result.
         input: rows along dimension 0, those for rank 0 first.
-        output_split_sizes: rows from each rank. ``None`` divides ``output`` equally.
-        input_split_sizes: rows for each rank. ``None`` divides ``input`` equally.
+        output_split_sizes: rows from each rank. `None` divides `output` equally.
+        input_split_sizes: rows for each rank. `None` divides `input` equally.
         group: the ranks. The default is the group of all ranks.
         async_op: whether to return before the result is there.
 
     Returns:
-        A `Work` if ``async_op``, else ``None``. Also ``None`` if this rank is not in ``group``.
+        A `Work` if `async_op`, else `None`. Also `None` if this rank is not in `group`.
     """
     pg = _member(group, "all_to_all_single")
     if pg is None:
@@ -591,7 +591,7 @@ def barrier(
         timeout: the limit of this call. The default is that of the group.
 
     Returns:
-        A `Work` if ``async_op``, else ``None``. Also ``None`` if this rank is not in ``group``.
+        A `Work` if `async_op`, else `None`. Also `None` if this rank is not in `group`.
     """
     pg = _member(group, "barrier")
     if pg is None:
@@ -614,7 +614,7 @@ def monitored_barrier(
         wait_all_ranks: whether to name all missing ranks, or the first one.
 
     Raises:
-        DistBackendError: if ranks are missing after ``timeout``. The group stays usable.
+        DistBackendError: if ranks are missing after `timeout`. The group stays usable.
     """
     pg = _member(group, "monitored_barrier")
     if pg is None:
@@ -645,7 +645,7 @@ class _HeldWork(Work):
     """What a collective returns that is held back. The manager has the work."""
 
     def wait(self, timeout=None):
-        """Raise ``ValueError``."""
+        """Raise `ValueError`."""
         raise ValueError("Illegal to call wait on IllegalWork object")
 
     result = synchronize = is_success = exception = source_rank = wait

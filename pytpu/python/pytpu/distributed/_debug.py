@@ -1,4 +1,4 @@
-"""How much ``torch.distributed`` checks and reports."""
+"""How much `torch.distributed` checks and reports."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from .. import _C
 
 
 class DebugLevel(enum.IntEnum):
-    """Levels of ``TORCH_DISTRIBUTED_DEBUG``.
+    """Levels of `TORCH_DISTRIBUTED_DEBUG`.
 
-    Ranks compare their collectives at each level. At ``DETAIL`` shapes must be equal too, and not only the numbers of
+    Ranks compare their collectives at each level. At `DETAIL` shapes must be equal too, and not only the numbers of
     elements. Asynchronous calls then wait, so that a mismatch is raised at the call.
     """
 
@@ -29,7 +29,7 @@ _level = DebugLevel.OFF
 
 
 def get_debug_level() -> DebugLevel:
-    """Return the level, that of ``TORCH_DISTRIBUTED_DEBUG`` at the import unless it was set."""
+    """Return the level, that of `TORCH_DISTRIBUTED_DEBUG` at the import unless it was set."""
     return _level
 
 
@@ -41,7 +41,7 @@ def set_debug_level(level: DebugLevel) -> None:
 
 
 def set_debug_level_from_env() -> None:
-    """Set the level to that of ``TORCH_DISTRIBUTED_DEBUG``."""
+    """Set the level to that of `TORCH_DISTRIBUTED_DEBUG`."""
     set_debug_level(_level_of_environment())
 
 

@@ -1,10 +1,10 @@
-"""Collectives that return new tensors, and have gradients. They work on devices ``cpu`` and ``tpu``.
+"""Collectives that return new tensors, and have gradients. They work on devices `cpu` and `tpu`.
 
 The gradient of a sum over ranks is the sum of the gradients of all ranks, so every rank must go backward. Reductions
-other than ``"sum"`` and ``"avg"`` have no gradient.
+other than `"sum"` and `"avg"` have no gradient.
 
-``group`` is a ``ProcessGroup``, its name, a list of global ranks, a ``DeviceMesh`` with one dimension, or a tuple of a
-``DeviceMesh`` and a dimension.
+`group` is a `ProcessGroup`, its name, a list of global ranks, a `DeviceMesh` with one dimension, or a tuple of a
+`DeviceMesh` and a dimension.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ._reduce_op import RedOpType, ReduceOp
 from ._watching import one_collective
 from .distributed_c10d import _find_pg_by_ranks_and_tag
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, SupportsIndex
 
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 
 class AsyncCollectiveTensor(Tensor):
-    """A result of a collective. Its value is waited for where it is read, so `wait` is never needed. New tensors made
-    from it are plain.
+    """A result of a collective.
+
+    Its value is waited for where it is read, so `wait` is never needed. New tensors made from it are plain.
     """
 
     __torch_function__ = _C._disabled_torch_function_impl
@@ -54,17 +55,17 @@ def _as(cls: type[Tensor], tensor: Tensor) -> Tensor:
 
 
 def wait_tensor(tensor: Tensor) -> Tensor:
-    """Return ``tensor`` as a plain tensor. A read waits for its value."""
+    """Return `tensor` as a plain tensor. A read waits for its value."""
     return tensor.wait() if isinstance(tensor, AsyncCollectiveTensor) else tensor
 
 
 def wait_tensors(tensors: list[Tensor]) -> list[Tensor]:
-    """Return ``tensors`` as plain tensors. A read waits for their values."""
+    """Return `tensors` as plain tensors. A read waits for their values."""
     return [wait_tensor(tensor) for tensor in tensors]
 
 
 def _resolve_group(group: RANK_TYPES, tag: str = "") -> ProcessGroup:
-    """Return the process group that ``group`` means."""
+    """Return the process group that `group` means."""
     if isinstance(group, ProcessGroup):
         return group
     if isinstance(group, str):
@@ -93,7 +94,7 @@ def _resolve_group(group: RANK_TYPES, tag: str = "") -> ProcessGroup:
 
 
 def _resolve_group_name(group: RANK_TYPES, tag: str = "") -> str:
-    """Return the name of the process group that ``group`` means."""
+    """Return the name of the process group that `group` means."""
     return _resolve_group(group, tag).group_name
 
 
@@ -131,13 +132,13 @@ def _reduce_op(op: str | ReduceOp | RedOpType, tensor: Tensor) -> tuple[int, Ten
 
 
 def broadcast(self: Tensor, src: int, group: RANK_TYPES, tag: str = "") -> Tensor:
-    """Return ``self`` of a rank, on all ranks.
+    """Return `self` of a rank, on all ranks.
 
     Args:
         self: a tensor of the same shape on all ranks.
         src: the global rank that has the value.
         group: the ranks.
-        tag: ignored, unless ``group`` is a list of ranks.
+        tag: ignored, unless `group` is a list of ranks.
     """
     if self.is_meta:
         return empty_like(self)
@@ -146,13 +147,13 @@ def broadcast(self: Tensor, src: int, group: RANK_TYPES, tag: str = "") -> Tenso
 
 
 def all_reduce(self: Tensor, reduceOp: str | ReduceOp, group: RANK_TYPES, tag: str = "") -> Tensor:
-    """Return ``self`` of all ranks, combined, on all ranks.
+    """Return `self` of all ranks, combined, on all ranks.
 
     Args:
         self: a tensor of the same shape on all ranks.
-        reduceOp: a ``ReduceOp``, or its name such as ``"sum"``.
+        reduceOp: a `ReduceOp`, or its name such as `"sum"`.
         group: the ranks.
-        tag: ignored, unless ``group`` is a list of ranks.
+        tag: ignored, unless `group` is a list of ranks.
     """
     if self.is_meta:
         return empty_like(self)
@@ -169,13 +170,13 @@ def all_reduce_coalesced(
 
 
 def all_gather_single(self: Tensor, gather_dim: int, group: RANK_TYPES, tag: str = "") -> Tensor:
-    """Return ``self`` of all ranks, concatenated along ``gather_dim``, on all ranks.
+    """Return `self` of all ranks, concatenated along `gather_dim`, on all ranks.
 
     Args:
         self: a tensor of the same shape on all ranks.
         gather_dim: the dimension.
         group: the ranks.
-        tag: ignored, unless ``group`` is a list of ranks.
+        tag: ignored, unless `group` is a list of ranks.
     """
     resolved, tensors = _tensors(group, tag)
     gathered = tensors.all_gather(self)
@@ -189,14 +190,14 @@ def all_gather_single(self: Tensor, gather_dim: int, group: RANK_TYPES, tag: str
 def reduce_scatter_single(
     self: Tensor, reduceOp: str | ReduceOp, scatter_dim: int, group: RANK_TYPES, tag: str = ""
 ) -> Tensor:
-    """Combine ``self`` of all ranks. Return this rank's part of ``scatter_dim``.
+    """Combine `self` of all ranks. Return this rank's part of `scatter_dim`.
 
     Args:
         self: a tensor of the same shape on all ranks.
-        reduceOp: a ``ReduceOp``, or its name such as ``"sum"``.
+        reduceOp: a `ReduceOp`, or its name such as `"sum"`.
         scatter_dim: the dimension. Its size is a multiple of the number of ranks.
         group: the ranks.
-        tag: ignored, unless ``group`` is a list of ranks.
+        tag: ignored, unless `group` is a list of ranks.
     """
     resolved, tensors = _tensors(group, tag)
     size = resolved.size()
@@ -217,7 +218,7 @@ def all_gather_into_tensor_coalesced(self: list[Tensor], group: RANK_TYPES, tag:
 def reduce_scatter_tensor_coalesced(
     inputs: list[Tensor], reduceOp: str | ReduceOp, scatter_dim: list[int], group: RANK_TYPES, tag: str = ""
 ) -> list[Tensor]:
-    """Return `reduce_scatter_single` of each tensor of a list, along its dimension of ``scatter_dim``."""
+    """Return `reduce_scatter_single` of each tensor of a list, along its dimension of `scatter_dim`."""
     with one_collective("reduce_scatter_tensor_coalesced"):
         return [
             reduce_scatter_single(tensor, reduceOp, dim, group, tag)
@@ -232,14 +233,14 @@ def all_to_all_single(
     group: RANK_TYPES,
     tag: str = "",
 ) -> Tensor:
-    """Send rows of ``self`` to each rank, and return the rows from all ranks.
+    """Send rows of `self` to each rank, and return the rows from all ranks.
 
     Args:
         self: a tensor whose rows are sent.
-        output_split_sizes: the number of rows from each rank. ``None`` means equal parts.
-        input_split_sizes: the number of rows for each rank. ``None`` means equal parts.
+        output_split_sizes: the number of rows from each rank. `None` means equal parts.
+        input_split_sizes: the number of rows for each rank. `None` means equal parts.
         group: the ranks.
-        tag: ignored, unless ``group`` is a list of ranks.
+        tag: ignored, unless `group` is a list of ranks.
     """
     resolved, tensors = _tensors(group, tag)
     if output_split_sizes is None or input_split_sizes is None:
@@ -253,13 +254,13 @@ def all_to_all_single(
 
 
 def permute_tensor(self: Tensor, src_dst: list[int], group: RANK_TYPES, tag: str = "") -> Tensor:
-    """Send ``self`` from rank ``i`` to rank ``src_dst[i]``, and return the elements that arrive, in one dimension.
+    """Send `self` from rank `i` to rank `src_dst[i]`, and return the elements that arrive, in one dimension.
 
     Args:
         self: a tensor of the same shape on all ranks.
         src_dst: the target of each rank.
         group: the ranks.
-        tag: ignored, unless ``group`` is a list of ranks.
+        tag: ignored, unless `group` is a list of ranks.
     """
     with one_collective("all_to_all_single"):
         received = _tensors(group, tag)[1].permute(self.reshape(-1), list(enumerate(src_dst)))

@@ -1,11 +1,11 @@
-"""The operators ``torch.ops._c10d_functional``: collectives that take the name of a group, and return new tensors."""
+"""The operators `torch.ops._c10d_functional`: collectives that take the name of a group, and return new tensors."""
 
 from __future__ import annotations
 
 from .._absent import absent_function
 from . import _functional_collectives as _collectives
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .. import Tensor
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-#: Operators of ``torch.ops.c10d``, as names only: tools count collectives by them.
+#: Operators of `torch.ops.c10d`, as names only: tools count collectives by them.
 IN_PLACE = {
     name: absent_function(f"torch.ops.c10d.{name}", "call the functions of torch.distributed")
     for name in (

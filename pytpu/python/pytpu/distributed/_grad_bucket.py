@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .. import Tensor
 
@@ -24,7 +24,7 @@ class GradBucket:
         return self._is_last
 
     def buffer(self) -> Tensor:
-        """Return the gradients, one after the other, ``(n,)``."""
+        """Return the gradients, one after the other, `(n,)`."""
         return self._buffer
 
     def set_buffer(self, buffer: Tensor) -> None:
@@ -42,7 +42,7 @@ class GradBucket:
 
 
 class BuiltinCommHookType(enum.Enum):
-    """Communication hooks by name, for ``_register_builtin_comm_hook`` of `DistributedDataParallel`."""
+    """Communication hooks by name, for `_register_builtin_comm_hook` of `DistributedDataParallel`."""
 
     ALLREDUCE = 0
     FP16_COMPRESS = 1

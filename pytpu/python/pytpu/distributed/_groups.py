@@ -20,7 +20,7 @@ from ._process_group import ProcessGroup, ProcessGroupGloo
 from .constants import default_pg_timeout
 from .rendezvous import rendezvous
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ._collectives import _CollOp
 
-#: The name of a group, a ``str``.
+#: The name of a group, a `str`.
 GroupName = str
 
 #: The first part of the key of a barrier in a store.
@@ -124,11 +124,11 @@ class _Counts:
 
 
 class _WorldMeta(type):
-    """Gives `group` and `GroupMember` the property ``WORLD``."""
+    """Gives `group` and `GroupMember` the property `WORLD`."""
 
     @property
     def WORLD(cls) -> ProcessGroup | None:
-        """The group of all ranks, or ``None`` before `init_process_group`."""
+        """The group of all ranks, or `None` before `init_process_group`."""
         return _world.default_pg
 
     @WORLD.setter
@@ -137,11 +137,11 @@ class _WorldMeta(type):
 
 
 class group(metaclass=_WorldMeta):
-    """``group.WORLD`` is the group of all ranks, or ``None`` before `init_process_group`."""
+    """`group.WORLD` is the group of all ranks, or `None` before `init_process_group`."""
 
 
 class GroupMember(metaclass=_WorldMeta):
-    """``GroupMember.WORLD`` is the group of all ranks, or ``None`` before `init_process_group`."""
+    """`GroupMember.WORLD` is the group of all ranks, or `None` before `init_process_group`."""
 
     #: What `new_group` returns on ranks that are not in the new group.
     NON_GROUP_MEMBER = -100
@@ -153,7 +153,7 @@ def is_initialized() -> bool:
 
 
 def is_torchelastic_launched() -> bool:
-    """Return whether ``torchrun`` started this process."""
+    """Return whether `torchrun` started this process."""
     return os.environ.get("TORCHELASTIC_RUN_ID") is not None
 
 
@@ -179,7 +179,7 @@ def _rank_not_in_group(group: ProcessGroup | int | None) -> bool:
 
 
 def _member(group: ProcessGroup | None, op: str) -> ProcessGroup | None:
-    """Return the group of a call, or ``None`` after a warning if this rank is not in it."""
+    """Return the group of a call, or `None` after a warning if this rank is not in it."""
     if group is None:
         return _get_default_group()
     if _rank_not_in_group(group):
@@ -234,7 +234,7 @@ def _tell_exception(error: BaseException, trace: TracebackType | None) -> None:
 
 
 def _device_of(device_id: _device | int | None) -> _device | None:
-    """Check the argument ``device_id`` of `init_process_group`, and return the device."""
+    """Check the argument `device_id` of `init_process_group`, and return the device."""
     current = accelerator._device()
     if isinstance(device_id, int):
         device_id = _device(current.type if current is not None else "cpu", device_id)
@@ -289,18 +289,18 @@ def init_process_group(
     """Make the group of all ranks, and wait until all of them are here.
 
     Within `torch.tpu.plan` only this rank exists. It waits for no other rank, and the others count as doing what it
-    does. ``rank`` is then 0 if nothing says it, and ``world_size`` is the number of
+    does. `rank` is then 0 if nothing says it, and `world_size` is the number of
     devices of the plan.
 
     Args:
-        backend: ``"gloo"`` for tensors on device ``cpu``, ``"xla"`` or ``"tpu_dist"`` for ``tpu``, or pairs such as
-            ``"cpu:gloo,tpu:xla"``, which is the default. ``"nccl"`` counts as ``"xla"``, and warns. ``"mpi"`` sends by
-            an MPI library, between processes that ``mpiexec`` or ``srun`` has started.
-        init_method: a URL for `rendezvous`. The default is ``env://``. MPI needs none.
-        timeout: the limit of this call and of each collective, a ``datetime.timedelta``. The default is 30 minutes.
-        world_size: the number of ranks, if ``store`` is given or the URL does not say it.
-        rank: this rank, from 0, if ``store`` is given or the URL does not say it.
-        store: the store in which the ranks meet, instead of ``init_method``.
+        backend: `"gloo"` for tensors on device `cpu`, `"xla"` or `"tpu_dist"` for `tpu`, or pairs such as
+            `"cpu:gloo,tpu:xla"`, which is the default. `"nccl"` counts as `"xla"`, and warns. `"mpi"` sends by
+            an MPI library, between processes that `mpiexec` or `srun` has started.
+        init_method: a URL for `rendezvous`. The default is `env://`. MPI needs none.
+        timeout: the limit of this call and of each collective, a `datetime.timedelta`. The default is 30 minutes.
+        world_size: the number of ranks, if `store` is given or the URL does not say it.
+        rank: this rank, from 0, if `store` is given or the URL does not say it.
+        store: the store in which the ranks meet, instead of `init_method`.
         group_name: accepted, and not used, as in PyTorch.
         pg_options: options of a backend of `Backend.register_backend`. Others do not use them.
         device_id: the device of this rank.
@@ -308,7 +308,7 @@ def init_process_group(
     Raises:
         ValueError: if there is a group already, or a backend is not known.
         RuntimeError: if a backend of PyTorch's is not part of this package.
-        DistStoreError: if ranks are missing after ``timeout``. It names them.
+        DistStoreError: if ranks are missing after `timeout`. It names them.
         DistNetworkError: if the store cannot be reached.
 
     Example:
@@ -405,8 +405,10 @@ def _close_all() -> None:
 
 
 def _shut_down(groups: list[ProcessGroup]) -> None:
-    """Leave several groups. Before one waits for other ranks, which may wait in another group, all have launched what
-    is recorded, and those without a collective in flight have told that this rank leaves.
+    """Leave several groups.
+
+    Before one waits for other ranks, which may wait in another group, all have launched what is recorded, and those
+    without a collective in flight have told that this rank leaves.
 
     Raises:
         Exception: the first error, when all groups are left.
@@ -429,8 +431,9 @@ def _shut_down(groups: list[ProcessGroup]) -> None:
 
 
 def _close_at_the_end_of_a_child() -> None:
-    """Leave all groups when this process ends, if `multiprocessing` has forked it. Such a process calls no functions of
-    `atexit`, and `sys.excepthook` neither.
+    """Leave all groups when this process ends, if `multiprocessing` has forked it.
+
+    Such a process calls no functions of `atexit`, and `sys.excepthook` neither.
     """
     process = sys.modules.get("multiprocessing.process")
     if process is None or process.parent_process() is None:
@@ -448,11 +451,11 @@ def _end_child() -> None:
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:
-    """Leave a group. Without ``group``, or with the group of all ranks, leave all groups.
+    """Leave a group. Without `group`, or with the group of all ranks, leave all groups.
 
     Raises:
         AssertionError: if there is no group.
-        ValueError: if ``group`` is no group, or was left already.
+        ValueError: if `group` is no group, or was left already.
     """
     if _rank_not_in_group(group):
         return
@@ -485,7 +488,7 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
 
 
 def _abort_process_group(group: ProcessGroup | None = None) -> None:
-    """Break a group on all ranks, and leave it. Without ``group``, do so for all groups."""
+    """Break a group on all ranks, and leave it. Without `group`, do so for all groups."""
     for pg in [group] if group not in (None, _world.default_pg) else list(_world.pg_map):
         pg.abort()
     destroy_process_group(group)
@@ -495,7 +498,7 @@ def _abort_process_group(group: ProcessGroup | None = None) -> None:
 
 
 def get_rank(group: ProcessGroup | None = None) -> int:
-    """Return this rank in ``group``, or in the group of all ranks. Return -1 if it is not in ``group``."""
+    """Return this rank in `group`, or in the group of all ranks. Return -1 if it is not in `group`."""
     if group is None:
         return _get_default_group().rank()
     if _rank_not_in_group(group):
@@ -505,17 +508,17 @@ def get_rank(group: ProcessGroup | None = None) -> int:
 
 
 def get_world_size(group: ProcessGroup | None = None) -> int:
-    """Return the number of ranks of ``group``, or of the group of all ranks. Return -1 if this rank is not in it."""
+    """Return the number of ranks of `group`, or of the group of all ranks. Return -1 if this rank is not in it."""
     if _rank_not_in_group(group):
         return -1
     return _group_or_default_group(group).size()
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    """Return the number of this process on its host, which ``torchrun`` sets in ``LOCAL_RANK``.
+    """Return the number of this process on its host, which `torchrun` sets in `LOCAL_RANK`.
 
     Raises:
-        RuntimeError: if ``LOCAL_RANK`` is not set, and ``fallback_rank`` is not given.
+        RuntimeError: if `LOCAL_RANK` is not set, and `fallback_rank` is not given.
     """
     if "LOCAL_RANK" in os.environ:
         return int(os.environ["LOCAL_RANK"])
@@ -528,7 +531,7 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
 
 
 def get_backend(group: ProcessGroup | None = None) -> str:
-    """Return the backend that was given for ``group``, in lower case."""
+    """Return the backend that was given for `group`, in lower case."""
     pg = group or _get_default_group()
     if _rank_not_in_group(pg):
         raise ValueError("Invalid process group specified")
@@ -540,7 +543,7 @@ def get_backend(group: ProcessGroup | None = None) -> str:
 
 
 def get_backend_config(group: ProcessGroup | None = None) -> str:
-    """Return the backend of each kind of device, such as ``cpu:gloo,tpu:xla``."""
+    """Return the backend of each kind of device, such as `cpu:gloo,tpu:xla`."""
     pg = group or _get_default_group()
     if pg not in _world.pg_map:
         raise ValueError("Invalid process group specified")
@@ -561,7 +564,7 @@ def get_process_group_ranks(group: ProcessGroup | None) -> list[int]:
 
 
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
-    """Return the rank in ``group`` of a global rank."""
+    """Return the rank in `group` of a global rank."""
     if group is _world.default_pg:
         return global_rank
     ranks = _registered(group)
@@ -571,7 +574,7 @@ def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
 
 
 def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
-    """Return the global rank of a rank in ``group``."""
+    """Return the global rank of a rank in `group`."""
     if group is _world.default_pg:
         return group_rank
     for global_rank, rank in _registered(group).items():
@@ -610,7 +613,7 @@ def get_pg_count() -> int:
 
 
 def set_timeout(timeout: datetime.timedelta, group: ProcessGroup | None = None) -> None:
-    """Set the limit of later collectives of ``group``, or of the group of all ranks."""
+    """Set the limit of later collectives of `group`, or of the group of all ranks."""
     _check_valid_timeout(timeout)
     pg = group or _get_default_group()
     if _rank_not_in_group(pg):
@@ -659,7 +662,7 @@ def _find_pg_by_ranks_and_tag(tag: str, ranks: list[int]) -> ProcessGroup | None
 
 
 def _find_or_create_pg_by_ranks_and_tag(tag: str, ranks: list[int], stride: int) -> ProcessGroup:
-    """Return the group of this rank among groups of ``stride`` ranks each."""
+    """Return the group of this rank among groups of `stride` ranks each."""
     if len(ranks) % stride:
         raise ValueError(f"group_size ({len(ranks)}) must be divisible by stride ({stride})")
     rank = get_rank()
@@ -718,25 +721,25 @@ def new_group(
 ) -> ProcessGroup | int:
     """Make a group of some ranks.
 
-    All ranks call it, also those that are not in the new group, in the same order and with the same ``ranks``. If they
+    All ranks call it, also those that are not in the new group, in the same order and with the same `ranks`. If they
     do not, all of them get an error.
 
     Args:
-        ranks: global ranks. ``None`` takes all.
+        ranks: global ranks. `None` takes all.
         timeout: the limit of each collective. The default is 30 minutes.
         backend: as for `init_process_group`. The default is that of the group of all ranks.
         pg_options: accepted, and not used.
         use_local_synchronization: whether only the ranks of the new group call it.
         group_desc: a description, for `ProcessGroup.group_desc`.
         device_id: the device of this rank.
-        sort_ranks: whether the ranks of the new group are numbered by global rank, or by their place in ``ranks``.
+        sort_ranks: whether the ranks of the new group are numbered by global rank, or by their place in `ranks`.
 
     Returns:
         The group, or `GroupMember.NON_GROUP_MEMBER` on ranks that are not in it.
 
     Raises:
-        ValueError: if ``ranks`` has duplicates, or ranks that do not exist.
-        DistBackendError: if the ranks call it with different ``ranks``.
+        ValueError: if `ranks` has duplicates, or ranks that do not exist.
+        DistBackendError: if the ranks call it with different `ranks`.
     """
     return _new_group_with_tag(
         ranks, timeout, backend, pg_options, None, use_local_synchronization, group_desc, device_id, sort_ranks
@@ -817,7 +820,7 @@ def _new_group_with_tag(
 def _partition_of(
     ranks: list[int], given: list[list[int]] | None, size: int, is_planned: bool
 ) -> list[list[int]] | None:
-    """Return the groups that run a collective of ``ranks`` together, or ``None`` for ``ranks`` alone.
+    """Return the groups that run a collective of `ranks` together, or `None` for `ranks` alone.
 
     The program of a plan is that of all ranks. Ranks that no group names make groups of the same size.
     """
@@ -942,7 +945,7 @@ def _store_based_barrier(
     timeout: datetime.timedelta,
     logging_interval: datetime.timedelta = datetime.timedelta(seconds=10),
 ) -> None:
-    """Wait until ``rendezvous_count`` ranks of a store are here.
+    """Wait until `rendezvous_count` ranks of a store are here.
 
     Args:
         rank: this rank, for the error.
@@ -953,7 +956,7 @@ def _store_based_barrier(
         logging_interval: accepted, and not used.
 
     Raises:
-        DistStoreError: if ranks are missing after ``timeout``.
+        DistStoreError: if ranks are missing after `timeout`.
     """
     from .._C import _DistStoreError
 
@@ -1042,7 +1045,7 @@ def new_subgroups(
     pg_options: object | None = None,
     group_desc: str | None = None,
 ) -> tuple[ProcessGroup | int | None, list[ProcessGroup | int]]:
-    """Divide a group into groups of ``group_size`` ranks. All ranks call it.
+    """Divide a group into groups of `group_size` ranks. All ranks call it.
 
     Args:
         group_size: ranks of each group. The default is the number of accelerators of a host.
@@ -1085,7 +1088,7 @@ def new_subgroups_by_enumeration(
     """Make a group of each list of global ranks. The lists do not overlap, and all ranks call it with the same lists.
 
     Returns:
-        The group of this rank, or ``None``, and the list of all groups.
+        The group of this rank, or `None`, and the list of all groups.
     """
     if not ranks_per_subgroup_list:
         raise ValueError("The arg 'ranks_per_subgroup_list' cannot be empty")
@@ -1111,5 +1114,5 @@ def shrink_group(
     shrink_flags: int = 0,
     pg_options: object | None = None,
 ) -> ProcessGroup:
-    """Raise ``NotImplementedError``: a group of the ranks that are left is made by `new_group`."""
+    """Raise `NotImplementedError`: a group of the ranks that are left is made by `new_group`."""
     raise NotImplementedError("torch.distributed.shrink_group: not implemented. Make a group with new_group.")

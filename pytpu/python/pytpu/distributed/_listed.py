@@ -1,10 +1,10 @@
-"""Collectives and messages in the profiles of ``torch.profiler`` and ``torch.autograd.profiler``."""
+"""Collectives and messages in the profiles of `torch.profiler` and `torch.autograd.profiler`."""
 
 from __future__ import annotations
 
 from .. import Tensor
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -16,7 +16,7 @@ _NAMES = {"all_to_all_single": "all_to_all", "irecv": "recv"}
 
 
 class _ListedEngine:
-    """An engine whose calls are listed by a profiler, as ``gloo:all_reduce``.
+    """An engine whose calls are listed by a profiler, as `gloo:all_reduce`.
 
     The time of an asynchronous call is that of its start.
 

@@ -1,8 +1,8 @@
 """Groups whose collectives are methods of Python objects.
 
-`Backend.register_backend` names a function that makes such an object: a `ProcessGroup` or a ``_Backend`` with PyTorch's
-methods ``allreduce``, ``broadcast`` and so on, which take lists of tensors and options, and return a `Work`.
-`_MethodEngine` gives it the methods of ``_C._ProcessGroup``, so that all functions of ``torch.distributed`` run on it.
+`Backend.register_backend` names a function that makes such an object: a `ProcessGroup` or a `_Backend` with PyTorch's
+methods `allreduce`, `broadcast` and so on, which take lists of tensors and options, and return a `Work`.
+`_MethodEngine` gives it the methods of `_C._ProcessGroup`, so that all functions of `torch.distributed` run on it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ._trace import _TraceWork
 from ._watching import notify_functional
 from .constants import default_pg_timeout
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -83,9 +83,7 @@ class _Backend:
 
 
 class _BackendOptions:
-    """What a function of `Backend.register_backend` with ``extended_api`` is called with: the group to make an engine
-    for.
-    """
+    """The group to make an engine for, which a function of `Backend.register_backend` with `extended_api` gets."""
 
     def __init__(self) -> None:
         self.store: Store | None = None
@@ -96,7 +94,7 @@ class _BackendOptions:
 
 
 def _create_work_from_future(future: Future[Any]) -> Work:
-    """Return a `Work` that is done when ``future`` has its value."""
+    """Return a `Work` that is done when `future` has its value."""
     return _FutureWork(future)
 
 
@@ -107,7 +105,7 @@ class _FutureWork(Work):
         self._future = future
 
     def wait(self, timeout: datetime.timedelta = datetime.timedelta()) -> bool:
-        """Wait for the value, and return ``True``."""
+        """Wait for the value, and return `True`."""
         self._future.wait()
         return True
 
@@ -124,7 +122,7 @@ class _FutureWork(Work):
         return self._future.done() and self.exception() is None
 
     def exception(self) -> BaseException | None:
-        """Return the error, or ``None``."""
+        """Return the error, or `None`."""
         try:
             self._future.value()
         except Exception as error:
@@ -179,7 +177,7 @@ class _MethodEngine:
         return None
 
     def all_reduce(self, tensors: list[Tensor], op: int, call: Any) -> Any:
-        """Combine each of ``tensors`` of all ranks."""
+        """Combine each of `tensors` of all ranks."""
         if len(tensors) == 1:
             options: AllreduceOptions = AllreduceOptions(reduceOp=RedOpType(op))
             return self._run(self._method("allreduce"), (tensors,), options, call)
@@ -187,16 +185,16 @@ class _MethodEngine:
         return self._run(self._method("allreduce_coalesced"), (tensors,), options, call)
 
     def broadcast(self, tensors: list[Tensor], root: int, call: Any) -> Any:
-        """Copy ``tensors`` of rank ``root`` to all ranks."""
+        """Copy `tensors` of rank `root` to all ranks."""
         return self._run(self._method("broadcast"), (tensors,), BroadcastOptions(rootRank=root), call)
 
     def reduce(self, tensors: list[Tensor], op: int, root: int, call: Any) -> Any:
-        """Combine ``tensors`` of all ranks on rank ``root``."""
+        """Combine `tensors` of all ranks on rank `root`."""
         options = ReduceOptions(rootRank=root, reduceOp=RedOpType(op))
         return self._run(self._method("reduce"), (tensors,), options, call)
 
     def all_gather(self, outputs: list[Tensor], inputs: list[Tensor], call: Any) -> Any:
-        """Gather ``inputs`` of all ranks in ``outputs``: a tensor for each, or one for all."""
+        """Gather `inputs` of all ranks in `outputs`: a tensor for each, or one for all."""
         options = AllgatherOptions()
         if len(inputs) > 1:
             lists = [outputs[at : at + len(inputs)] for at in range(0, len(outputs), len(inputs))]
@@ -207,19 +205,19 @@ class _MethodEngine:
         return self._run(method, (outputs[0], inputs[0]), options, call)
 
     def gather(self, outputs: list[Tensor], inputs: list[Tensor], root: int, call: Any) -> Any:
-        """Gather ``inputs`` of all ranks in ``outputs`` of rank ``root``."""
+        """Gather `inputs` of all ranks in `outputs` of rank `root`."""
         if outputs and len(outputs) != self._size:
             outputs = list(outputs[0].detach().view(self._size, *inputs[0].shape))
         arguments = ([outputs] if outputs else [], inputs)
         return self._run(self._method("gather"), arguments, GatherOptions(rootRank=root), call)
 
     def scatter(self, outputs: list[Tensor], inputs: list[Tensor], root: int, call: Any) -> Any:
-        """Hand each rank a tensor of ``inputs`` of rank ``root``."""
+        """Hand each rank a tensor of `inputs` of rank `root`."""
         arguments = (outputs, [inputs] if inputs else [])
         return self._run(self._method("scatter"), arguments, ScatterOptions(rootRank=root), call)
 
     def reduce_scatter(self, outputs: list[Tensor], inputs: list[Tensor], op: int, call: Any) -> Any:
-        """Combine ``inputs`` of all ranks, and hand each rank its part."""
+        """Combine `inputs` of all ranks, and hand each rank its part."""
         options = ReduceScatterOptions(reduceOp=RedOpType(op))
         if len(inputs) == self._size and inputs[0].shape == outputs[0].shape:
             return self._run(self._method("reduce_scatter"), (outputs, [inputs]), options, call)
@@ -227,7 +225,7 @@ class _MethodEngine:
         return self._run(method, (outputs[0], inputs[0]), options, call)
 
     def all_to_all(self, outputs: list[Tensor], inputs: list[Tensor], call: Any) -> Any:
-        """Hand rank ``i`` the tensor ``inputs[i]``, and get ``outputs[i]`` from it."""
+        """Hand rank `i` the tensor `inputs[i]`, and get `outputs[i]` from it."""
         return self._run(self._method("alltoall"), (outputs, inputs), AllToAllOptions(), call)
 
     def all_to_all_single(
@@ -293,8 +291,9 @@ class _MethodEngine:
         return _MethodTensors(self, self._rank, self._size)
 
     def native(self) -> _TensorGroup:
-        """Return a group of this library of the same ranks, which meet in the store of the group. The other ranks of
-        backend ``fake`` count as having the elements of this one.
+        """Return a group of this library of the same ranks, which meet in the store of the group.
+
+        The other ranks of backend `fake` count as having the elements of this one.
         """
         if self._native is None:
             is_alone = isinstance(self.target, FakeProcessGroup)
@@ -315,24 +314,24 @@ class _Exchange(Function):
 
     @staticmethod
     def forward(ctx, x, run, back):
-        """Return ``run(x)``."""
+        """Return `run(x)`."""
         ctx.back = back
         return run(x.detach().contiguous())
 
     @staticmethod
     def backward(ctx, g):
-        """Return ``back(g)``."""
+        """Return `back(g)`."""
         return ctx.back(g), None, None
 
 
 class _MethodTensors:
-    """Collectives that return new tensors, with the methods of ``_C._TensorGroup``."""
+    """Collectives that return new tensors, with the methods of `_C._TensorGroup`."""
 
     def __init__(self, engine: _MethodEngine, rank: int, size: int) -> None:
         self._engine, self._rank, self._size = engine, rank, size
 
     def all_reduce(self, x: Tensor, op: int) -> Tensor:
-        """Return ``x`` of all ranks, combined."""
+        """Return `x` of all ranks, combined."""
 
         def run(x: Tensor) -> Tensor:
             y = x.clone()
@@ -348,7 +347,7 @@ class _MethodTensors:
             raise NotImplementedError(f"the gradient of a collective with {RedOpType(op)} is not implemented")
 
     def reduce(self, x: Tensor, op: int, to: int) -> Tensor:
-        """Return ``x`` of all ranks, combined, on rank ``to``, and zeros on the others."""
+        """Return `x` of all ranks, combined, on rank `to`, and zeros on the others."""
 
         def run(x: Tensor) -> Tensor:
             y = x.clone()
@@ -359,7 +358,7 @@ class _MethodTensors:
         return _Exchange.apply(x, run, lambda g: self._linear(op) or self.broadcast(g, to))
 
     def broadcast(self, x: Tensor, source: int) -> Tensor:
-        """Return ``x`` of rank ``source``."""
+        """Return `x` of rank `source`."""
 
         def run(x: Tensor) -> Tensor:
             y = x.clone()
@@ -370,7 +369,7 @@ class _MethodTensors:
         return _Exchange.apply(x, run, lambda g: self.reduce(g, RedOpType.SUM.value, source))
 
     def all_gather(self, x: Tensor) -> Tensor:
-        """Return ``x`` of all ranks, concatenated along dimension 0."""
+        """Return `x` of all ranks, concatenated along dimension 0."""
 
         def run(x: Tensor) -> Tensor:
             y = x.new_empty((self._size * x.shape[0], *x.shape[1:]) if x.dim() else (self._size,))
@@ -381,7 +380,7 @@ class _MethodTensors:
         return _Exchange.apply(x, run, lambda g: self.reduce_scatter(g, RedOpType.SUM.value).reshape(x.shape))
 
     def reduce_scatter(self, x: Tensor, op: int) -> Tensor:
-        """Return this rank's part of ``x`` of all ranks, combined."""
+        """Return this rank's part of `x` of all ranks, combined."""
 
         def run(x: Tensor) -> Tensor:
             y = x.new_empty((x.shape[0] // self._size, *x.shape[1:]))
@@ -408,7 +407,7 @@ class _MethodTensors:
         return _Exchange.apply(x, run, lambda g: self.all_to_all(g, received, sent))
 
     def permute(self, x: Tensor, pairs: list[tuple[int, int]]) -> Tensor:
-        """Return ``x`` of the rank that is paired with this one, or zeros."""
+        """Return `x` of the rank that is paired with this one, or zeros."""
         to = next((target for source, target in pairs if source == self._rank), None)
         source = next((source for source, target in pairs if target == self._rank), None)
         n = x.shape[0]
@@ -422,7 +421,7 @@ class _MethodTensors:
 
 
 class FakeStore(Store):
-    """A store that keeps nothing and waits for nothing, for groups of backend ``fake``."""
+    """A store that keeps nothing and waits for nothing, for groups of backend `fake`."""
 
     def set(self, key: str, value: str | bytes) -> None:
         """Do nothing."""
@@ -432,18 +431,18 @@ class FakeStore(Store):
         return b""
 
     def add(self, key: str, amount: int) -> int:
-        """Return ``amount``."""
+        """Return `amount`."""
         return amount
 
     def wait(self, keys: list[str], timeout: datetime.timedelta | None = None) -> None:
         """Do nothing."""
 
     def check(self, keys: list[str]) -> bool:
-        """Return ``True``."""
+        """Return `True`."""
         return True
 
     def delete_key(self, key: str) -> bool:
-        """Return ``True``."""
+        """Return `True`."""
         return True
 
     def num_keys(self) -> int:
@@ -452,7 +451,7 @@ class FakeStore(Store):
 
 
 class FakeProcessGroup(_Backend):
-    """The engine of backend ``fake``: one process acts as one rank of a job of any size, and no other rank exists.
+    """The engine of backend `fake`: one process acts as one rank of a job of any size, and no other rank exists.
 
     Collectives check their arguments and return at once. Results have the right shapes, and values as if all ranks had
     those of this one. Sums are not computed. Use it to try a program for many ranks on one.
@@ -461,7 +460,7 @@ class FakeProcessGroup(_Backend):
     options: Options | None
 
     class Options(_Backend.Options):
-        """Options of the engine: whether each collective raises ``RuntimeError``."""
+        """Options of the engine: whether each collective raises `RuntimeError`."""
 
         def __init__(self) -> None:
             super().__init__("fake")
@@ -486,7 +485,7 @@ class FakeProcessGroup(_Backend):
         return _TraceWork(result)
 
     def getBackendName(self) -> str:
-        """Return ``fake``."""
+        """Return `fake`."""
         return "fake"
 
     def allreduce(self, tensors: list[Tensor], opts: Any = None) -> Work:
@@ -566,7 +565,7 @@ class FakeProcessGroup(_Backend):
 
 
 def _make_fake(options: _BackendOptions, engine_options: FakeProcessGroup.Options | None) -> FakeProcessGroup:
-    """Return the engine of a group of backend ``fake``."""
+    """Return the engine of a group of backend `fake`."""
     return FakeProcessGroup._create_internal(options.group_rank, options.group_size, engine_options)
 
 

@@ -1,6 +1,6 @@
 """Messages on tensors between two ranks.
 
-Each function checks its arguments and passes them to a method of the group, as those in ``_collectives`` do.
+Each function checks its arguments and passes them to a method of the group, as those in `_collectives` do.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from ._groups import _group_or_default_group, _member, get_global_rank
 from ._methods import _on_device
 from ._process_group import ProcessGroup
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -29,10 +29,10 @@ def send(
 
     Args:
         tensor: the tensor.
-        dst: the global rank of the receiver. Or ``group_dst``, its rank in ``group``.
+        dst: the global rank of the receiver. Or `group_dst`, its rank in `group`.
         group: the ranks. The default is the group of all ranks.
         tag: a number. The receiver asks for the same one.
-        group_dst: the rank of the receiver in ``group``.
+        group_dst: the rank of the receiver in `group`.
     """
     pg = _member(group, "send")
     if pg is None:
@@ -55,13 +55,13 @@ def recv(
 
     Args:
         tensor: the place of the result. Number of elements and dtype are those of the sender's tensor.
-        src: the global rank of the sender. Or ``group_src``, its rank in ``group``. Without both, any rank.
+        src: the global rank of the sender. Or `group_src`, its rank in `group`. Without both, any rank.
         group: the ranks. The default is the group of all ranks.
         tag: a number, that of the sender.
-        group_src: the rank of the sender in ``group``.
+        group_src: the rank of the sender in `group`.
 
     Returns:
-        The global rank of the sender, or -1 if this rank is not in ``group``.
+        The global rank of the sender, or -1 if this rank is not in `group`.
     """
     _check_single_tensor(tensor, "tensor")
     pg = _member(group, "recv")
@@ -84,7 +84,7 @@ def isend(
     """Begin to send a tensor to another rank. See `send`.
 
     Returns:
-        A `Work`, or ``None`` if this rank is not in ``group``.
+        A `Work`, or `None` if this rank is not in `group`.
     """
     pg = _member(group, "isend")
     if pg is None:
@@ -104,7 +104,7 @@ def irecv(
     """Begin to receive a tensor from another rank. See `recv`.
 
     Returns:
-        A `Work`, or ``None`` if this rank is not in ``group``.
+        A `Work`, or `None` if this rank is not in `group`.
     """
     _check_single_tensor(tensor, "tensor")
     pg = _member(group, "irecv")
@@ -121,10 +121,10 @@ class P2POp:
     Args:
         op: `isend` or `irecv`.
         tensor: the tensor.
-        peer: the global rank of the other side. Or ``group_peer``, its rank in ``group``.
+        peer: the global rank of the other side. Or `group_peer`, its rank in `group`.
         group: the ranks. The default is the group of all ranks.
         tag: a number, the same on both sides.
-        group_peer: the rank of the other side in ``group``.
+        group_peer: the rank of the other side in `group`.
     """
 
     def __init__(

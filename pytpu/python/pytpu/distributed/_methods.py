@@ -27,7 +27,7 @@ from ._options import (
 )
 from ._reduce_op import RedOpType, ReduceOp
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn
@@ -60,10 +60,10 @@ _observer: Callable[[Any], Any] | None = None
 
 
 def _on_device(group: _Collectives, tensor: Tensor) -> _Engine:
-    """Return the engine that runs collectives of a group on the device of ``tensor``.
+    """Return the engine that runs collectives of a group on the device of `tensor`.
 
     All functions and methods that take tensors ask here. An engine for another device has the methods of
-    ``_C._ProcessGroup``.
+    `_C._ProcessGroup`.
     """
     kind = tensor.device.type
     if kind not in group._device_backends:
@@ -169,15 +169,15 @@ class _Collectives:
     _size: int
     #: Name of the backend of each kind of device.
     _device_backends: dict[str, str]
-    #: The engine of device ``tpu``, once it was asked for.
+    #: The engine of device `tpu`, once it was asked for.
     _trace: _TraceEngine | None = None
-    #: The global ranks of each group that was made together with this one. ``None``: of this group alone.
+    #: The global ranks of each group that was made together with this one. `None`: of this group alone.
     _partition: list[list[int]] | None = None
     #: Whether only this rank exists.
     _is_planned = False
 
     def _trace_engine(self) -> _TraceEngine:
-        """Return the engine of device ``tpu``."""
+        """Return the engine of device `tpu`."""
         if self._trace is None:
             from ._trace import _TraceEngine
 
@@ -185,7 +185,7 @@ class _Collectives:
         return self._trace
 
     def _tensor_group(self) -> Any:
-        """Return the group for collectives that return new tensors, with the methods of ``_C._TensorGroup``."""
+        """Return the group for collectives that return new tensors, with the methods of `_C._TensorGroup`."""
         if not _is_native(self._engine):
             return self._engine.tensors()
         return self._trace_engine().group
@@ -355,7 +355,7 @@ class _Collectives:
     def allgather_coalesced(
         self, output_lists: list[list[Tensor]], input_list: list[Tensor], opts: AllgatherOptions | None = None
     ) -> Work:
-        """Gather each of several tensors. ``output_lists[i]`` gets those of rank ``i``."""
+        """Gather each of several tensors. `output_lists[i]` gets those of rank `i`."""
         options = _options(opts, AllgatherOptions, None)
         if not input_list:
             _fail("allgather_coalesced", "requires non-empty input tensor list")
@@ -431,7 +431,7 @@ class _Collectives:
         return engine.gather(outputs, [tensor], root, call)
 
     def gather_single(self, output: Tensor, input: Tensor, opts: GatherOptions | None = None) -> Work:
-        """Gather a tensor of each rank in one tensor, on the root. The other ranks pass any ``output``."""
+        """Gather a tensor of each rank in one tensor, on the root. The other ranks pass any `output`."""
         options = _options(opts, GatherOptions, None)
         return self._gather_single(output, input, options.rootRank, _call(options, [output]))
 
@@ -650,7 +650,7 @@ class _Collectives:
         self._engine.abort("abort() was called")
 
     def shutdown(self) -> None:
-        """Leave the group. Later calls raise ``ValueError``. Collectives that were recorded run first."""
+        """Leave the group. Later calls raise `ValueError`. Collectives that were recorded run first."""
         if self._trace is not None:
             self._trace.close()
         self._engine.close()

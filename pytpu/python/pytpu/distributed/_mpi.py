@@ -1,4 +1,4 @@
-"""Backend ``mpi``: processes that ``mpiexec`` or ``srun`` started, and an MPI library that is loaded at run time."""
+"""Backend `mpi`: processes that `mpiexec` or `srun` started, and an MPI library that is loaded at run time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 from .. import _C
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import datetime
 
@@ -20,7 +20,7 @@ _VARIABLE = "TORCHTPU_MPI_LIBRARY"
 
 
 def _library() -> str | None:
-    """Return the path of the MPI library, or ``None`` if there is none."""
+    """Return the path of the MPI library, or `None` if there is none."""
     if given := os.environ.get(_VARIABLE):
         return _C._mpi_find([given])
     # Wheels such as `mpich` install beside the interpreter.

@@ -1,7 +1,7 @@
 """Collectives on Python objects, which travel as pickles.
 
-A pickle can run code: use these functions among processes that trust each other. ``weights_only=True`` accepts only
-what ``torch.load`` accepts with the same argument.
+A pickle can run code: use these functions among processes that trust each other. `weights_only=True` accepts only
+what `torch.load` accepts with the same argument.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ._groups import _get_object_coll_device, _member
 from ._messages import recv, send
 from ._process_group import ProcessGroup
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
@@ -45,7 +45,7 @@ def _object_to_tensor(
 def _tensor_to_object(
     tensor: Tensor, tensor_size: Tensor | int, group: ProcessGroup | None, weights_only: bool = False
 ) -> Any:
-    """Return the object of the first ``tensor_size`` bytes of a tensor."""
+    """Return the object of the first `tensor_size` bytes of a tensor."""
     data = tensor.cpu().numpy().tobytes()[: int(tensor_size)]
     return load(io.BytesIO(data), weights_only=True) if weights_only else pickle.loads(data)
 
@@ -81,7 +81,7 @@ def all_gather_object(
         object_list: a list with a place for each rank, which the objects are put into.
         obj: the object of this rank, which can be pickled.
         group: the ranks. The default is the group of all ranks.
-        weights_only: whether objects are read by ``torch.load(weights_only=True)``.
+        weights_only: whether objects are read by `torch.load(weights_only=True)`.
     """
     pg = _member(group, "all_gather_object")
     if pg is None:
@@ -109,11 +109,11 @@ def gather_object(
 
     Args:
         obj: the object of this rank, which can be pickled.
-        object_gather_list: on rank ``dst`` a list with a place for each rank. ``None`` on the others.
-        dst: the global rank that gets the objects, 0 by default. Or ``group_dst``, its rank in ``group``.
+        object_gather_list: on rank `dst` a list with a place for each rank. `None` on the others.
+        dst: the global rank that gets the objects, 0 by default. Or `group_dst`, its rank in `group`.
         group: the ranks. The default is the group of all ranks.
-        group_dst: the rank in ``group`` that gets the objects.
-        weights_only: whether objects are read by ``torch.load(weights_only=True)``.
+        group_dst: the rank in `group` that gets the objects.
+        weights_only: whether objects are read by `torch.load(weights_only=True)`.
     """
     pg = _member(group, "gather_object")
     if pg is None:
@@ -144,12 +144,12 @@ def broadcast_object_list(
     """Copy the objects of one rank's list to the lists of all ranks, which have the same length.
 
     Args:
-        object_list: the objects of rank ``src``, which can be pickled, and the places on the others.
-        src: the global rank of the source, 0 by default. Or ``group_src``, its rank in ``group``.
+        object_list: the objects of rank `src`, which can be pickled, and the places on the others.
+        src: the global rank of the source, 0 by default. Or `group_src`, its rank in `group`.
         group: the ranks. The default is the group of all ranks.
         device: the device of the tensors that carry the objects.
-        group_src: the rank of the source in ``group``.
-        weights_only: whether objects are read by ``torch.load(weights_only=True)``.
+        group_src: the rank of the source in `group`.
+        weights_only: whether objects are read by `torch.load(weights_only=True)`.
     """
     pg = _member(group, "broadcast_object_list")
     if pg is None:
@@ -181,11 +181,11 @@ def scatter_object_list(
 
     Args:
         scatter_object_output_list: a list of at least one place. The first one gets the object of this rank.
-        scatter_object_input_list: on rank ``src`` an object for each rank, which can be pickled.
-        src: the global rank of the source, 0 by default. Or ``group_src``, its rank in ``group``.
+        scatter_object_input_list: on rank `src` an object for each rank, which can be pickled.
+        src: the global rank of the source, 0 by default. Or `group_src`, its rank in `group`.
         group: the ranks. The default is the group of all ranks.
-        group_src: the rank of the source in ``group``.
-        weights_only: whether objects are read by ``torch.load(weights_only=True)``.
+        group_src: the rank of the source in `group`.
+        weights_only: whether objects are read by `torch.load(weights_only=True)`.
     """
     pg = _member(group, "scatter_object_list")
     if pg is None:
@@ -222,12 +222,12 @@ def send_object_list(
 
     Args:
         object_list: the objects, which can be pickled.
-        dst: the global rank of the receiver. Or ``group_dst``, its rank in ``group``.
+        dst: the global rank of the receiver. Or `group_dst`, its rank in `group`.
         group: the ranks. The default is the group of all ranks.
         device: the device of the tensors that carry the objects.
-        group_dst: the rank of the receiver in ``group``.
+        group_dst: the rank of the receiver in `group`.
         use_batch: accepted: messages of both kinds are the same.
-        weights_only: whether objects are written by ``torch.save``.
+        weights_only: whether objects are written by `torch.save`.
     """
     pg = _member(group, "send_object_list")
     if pg is None:
@@ -252,15 +252,15 @@ def recv_object_list(
 
     Args:
         object_list: the places of the objects.
-        src: the global rank of the sender. Or ``group_src``, its rank in ``group``. Without both, any rank.
+        src: the global rank of the sender. Or `group_src`, its rank in `group`. Without both, any rank.
         group: the ranks. The default is the group of all ranks.
         device: the device of the tensors that carry the objects.
-        group_src: the rank of the sender in ``group``.
+        group_src: the rank of the sender in `group`.
         use_batch: accepted: messages of both kinds are the same.
-        weights_only: whether objects are read by ``torch.load(weights_only=True)``.
+        weights_only: whether objects are read by `torch.load(weights_only=True)`.
 
     Returns:
-        The global rank of the sender, or -1 if this rank is not in ``group``.
+        The global rank of the sender, or -1 if this rank is not in `group`.
     """
     pg = _member(group, "recv_object_list")
     if pg is None:

@@ -6,7 +6,7 @@ import datetime
 
 from ._reduce_op import RedOpType, ReduceOp
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -45,50 +45,50 @@ class _ReducingOptions(_Options):
 
 
 class AllreduceOptions(_ReducingOptions):
-    """Options of ``allreduce``: ``reduceOp``, ``timeout``, ``asyncOp``."""
+    """Options of `allreduce`: `reduceOp`, `timeout`, `asyncOp`."""
 
 
 class AllreduceCoalescedOptions(AllreduceOptions):
-    """Options of ``allreduce_coalesced``: ``reduceOp``, ``timeout``, ``asyncOp``."""
+    """Options of `allreduce_coalesced`: `reduceOp`, `timeout`, `asyncOp`."""
 
 
 class BroadcastOptions(_Options):
-    """Options of ``broadcast``: ``rootRank``, ``rootTensor``, ``timeout``, ``asyncOp``."""
+    """Options of `broadcast`: `rootRank`, `rootTensor`, `timeout`, `asyncOp`."""
 
     rootRank: int = 0
     rootTensor: int = 0
 
 
 class ReduceOptions(_ReducingOptions, BroadcastOptions):
-    """Options of ``reduce``: ``reduceOp``, ``rootRank``, ``rootTensor``, ``timeout``, ``asyncOp``."""
+    """Options of `reduce`: `reduceOp`, `rootRank`, `rootTensor`, `timeout`, `asyncOp`."""
 
 
 class AllgatherOptions(_Options):
-    """Options of ``allgather``: ``timeout``, ``asyncOp``."""
+    """Options of `allgather`: `timeout`, `asyncOp`."""
 
 
 class GatherOptions(_Options):
-    """Options of ``gather``: ``rootRank``, ``timeout``, ``asyncOp``."""
+    """Options of `gather`: `rootRank`, `timeout`, `asyncOp`."""
 
     rootRank: int = 0
 
 
 class ScatterOptions(_Options):
-    """Options of ``scatter``: ``rootRank``, ``timeout``, ``asyncOp``."""
+    """Options of `scatter`: `rootRank`, `timeout`, `asyncOp`."""
 
     rootRank: int = 0
 
 
 class ReduceScatterOptions(_ReducingOptions):
-    """Options of ``reduce_scatter``: ``reduceOp``, ``timeout``, ``asyncOp``."""
+    """Options of `reduce_scatter`: `reduceOp`, `timeout`, `asyncOp`."""
 
 
 class AllToAllOptions(_Options):
-    """Options of ``alltoall``: ``timeout``, ``asyncOp``."""
+    """Options of `alltoall`: `timeout`, `asyncOp`."""
 
 
 class BarrierOptions(_Options):
-    """Options of ``barrier``: ``device_ids``, ``device``, ``timeout``, ``asyncOp``."""
+    """Options of `barrier`: `device_ids`, `device`, `timeout`, `asyncOp`."""
 
     device_ids: list[int] = []
     device: _device | None = None

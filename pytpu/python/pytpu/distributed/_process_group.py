@@ -19,7 +19,7 @@ from ._methods import (
 )
 from .constants import default_pg_timeout
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -59,7 +59,7 @@ def _make_engine(
 
 
 class ProcessGroupGloo(_Collectives):
-    """The engine of device ``cpu`` of a group: shared memory within a host, TCP between hosts.
+    """The engine of device `cpu` of a group: shared memory within a host, TCP between hosts.
 
     It has the name of PyTorch's engine, because it does the same; it is this library's own.
 
@@ -71,7 +71,7 @@ class ProcessGroupGloo(_Collectives):
     """
 
     class Options:
-        """Options of the engine: the timeout. ``_devices`` and ``_threads`` are accepted, and have no effect."""
+        """Options of the engine: the timeout. `_devices` and `_threads` are accepted, and have no effect."""
 
         def __init__(self, timeout: datetime.timedelta = default_pg_timeout) -> None:
             self._limit, self._threads = timeout, 2
@@ -144,7 +144,7 @@ class ProcessGroupGloo(_Collectives):
     _set_default_timeout = set_timeout
 
     def name(self) -> str:
-        """Return ``gloo``."""
+        """Return `gloo`."""
         return "gloo"
 
     _get_backend_name = name
@@ -167,9 +167,9 @@ class _EveryDevice(dict):
 class ProcessGroup(_Collectives):
     """Ranks that run collectives together. `init_process_group` and `new_group` make them.
 
-    The methods return a `Work` each. The functions of ``torch.distributed`` are easier to use. A subclass overrides the
+    The methods return a `Work` each. The functions of `torch.distributed` are easier to use. A subclass overrides the
     collectives that it offers, for `Backend.register_backend`. A group of the class itself gets engines by
-    ``_register_backend``.
+    `_register_backend`.
 
     Args:
         store: the store of the group. It may be left out.
@@ -244,7 +244,7 @@ class ProcessGroup(_Collectives):
         group_name: str | None = None,
         group_desc: str | None = None,
     ) -> ProcessGroup | None:
-        """Return a group of some ranks, or ``None`` on the others. Each engine of this group makes a part of itself.
+        """Return a group of some ranks, or `None` on the others. Each engine of this group makes a part of itself.
 
         Args:
             ranks: ranks of this group.
@@ -293,7 +293,7 @@ class ProcessGroup(_Collectives):
         return group
 
     def name(self) -> str:
-        """Return the backend that was asked for, else that of the first device. An engine in Python is ``custom``."""
+        """Return the backend that was asked for, else that of the first device. An engine in Python is `custom`."""
         own = getattr(type(self), "getBackendName", None)
         if own is not None:
             return own(self)

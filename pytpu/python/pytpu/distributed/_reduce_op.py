@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import warnings
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -31,7 +31,7 @@ class RedOpType(enum.Enum):
         return self is other
 
     def __call__(self, factor: float | Tensor) -> ReduceOp:
-        """Return the `ReduceOp` that multiplies by ``factor``, for ``PREMUL_SUM``."""
+        """Return the `ReduceOp` that multiplies by `factor`, for `PREMUL_SUM`."""
         if self is not RedOpType.PREMUL_SUM:
             raise TypeError(f"{self} takes no factor")
         return ReduceOp(self, factor)
@@ -50,15 +50,15 @@ class _KindsAreInstances(type):
 class ReduceOp(metaclass=_KindsAreInstances):
     """A function that combines the values of all ranks.
 
-    ``SUM`` adds, ``AVG`` divides the sum by the number of ranks, ``PRODUCT`` multiplies, ``MIN`` and ``MAX`` select.
-    ``BAND``, ``BOR`` and ``BXOR`` are bitwise functions of integers and ``bool``. ``PREMUL_SUM`` multiplies by a factor
+    `SUM` adds, `AVG` divides the sum by the number of ranks, `PRODUCT` multiplies, `MIN` and `MAX` select.
+    `BAND`, `BOR` and `BXOR` are bitwise functions of integers and `bool`. `PREMUL_SUM` multiplies by a factor
     before it adds.
 
-    Integers wrap. ``AVG`` of integers rounds toward zero. Complex numbers have ``SUM`` and ``AVG`` only.
+    Integers wrap. `AVG` of integers rounds toward zero. Complex numbers have `SUM` and `AVG` only.
 
     Args:
-        op: the kind, such as ``ReduceOp.SUM``.
-        factor: the factor of ``PREMUL_SUM``, a number or a tensor of one element.
+        op: the kind, such as `ReduceOp.SUM`.
+        factor: the factor of `PREMUL_SUM`, a number or a tensor of one element.
     """
 
     RedOpType = _Kind
@@ -70,7 +70,7 @@ class ReduceOp(metaclass=_KindsAreInstances):
         self.factor = factor
 
     def __eq__(self, other: object) -> bool:
-        """Compare kinds, as PyTorch does. The factors of two ``PREMUL_SUM`` are not compared."""
+        """Compare kinds, as PyTorch does. The factors of two `PREMUL_SUM` are not compared."""
         return self.op is (other.op if type(other) is ReduceOp else other)
 
     def __hash__(self) -> int:
@@ -81,7 +81,7 @@ class ReduceOp(metaclass=_KindsAreInstances):
 
 
 def _make_nccl_premul_sum(factor: float | Tensor) -> ReduceOp:
-    """Return the `ReduceOp` that multiplies by ``factor`` and adds."""
+    """Return the `ReduceOp` that multiplies by `factor` and adds."""
     return ReduceOp(RedOpType.PREMUL_SUM, factor)
 
 

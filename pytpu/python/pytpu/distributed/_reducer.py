@@ -6,7 +6,7 @@ from .._C import _Reducer
 from ._methods import _on_device
 from ._process_group import ProcessGroup
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
@@ -20,7 +20,7 @@ _DEFAULT_FIRST_BUCKET_BYTES = 2**20
 class Reducer:
     """Averages gradients of parameters over the ranks of a group, while backward goes on.
 
-    `DistributedDataParallel` does this for a module. Buckets are filled by size, in the order of ``bucket_indices``
+    `DistributedDataParallel` does this for a module. Buckets are filled by size, in the order of `bucket_indices`
     read backwards, and follow the order of the gradients after the first step.
 
     Args:
@@ -77,7 +77,7 @@ class Reducer:
         self._reducer.begin()
 
     def prepare_for_backward(self, output: Tensor | Sequence[Tensor]) -> None:
-        """Expect the gradients of parameters that ``output`` depends on. Call it between forward and backward."""
+        """Expect the gradients of parameters that `output` depends on. Call it between forward and backward."""
         outputs = [output] if not isinstance(output, (list, tuple)) else list(output)
         self._reducer.expect(outputs if self._finds_unused else None)
 
@@ -113,7 +113,7 @@ def _compute_bucket_assignment_by_size(
         tensors: the tensors.
         bucket_size_limits: sizes in bytes.
         expect_sparse_gradient: accepted, and not used.
-        tensor_indices: the indices to return. The default is the order of ``tensors``.
+        tensor_indices: the indices to return. The default is the order of `tensors`.
     """
     full: list[tuple[list[int], int]] = []
     open_buckets: dict[Any, tuple[list[int], int]] = {}

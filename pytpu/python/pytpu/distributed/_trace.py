@@ -1,6 +1,6 @@
-"""Collectives of tensors on device ``tpu``.
+"""Collectives of tensors on device `tpu`.
 
-`_TraceEngine` has the methods of ``_C._ProcessGroup`` that take tensors. It records the collective as any other op,
+`_TraceEngine` has the methods of `_C._ProcessGroup` that take tensors. It records the collective as any other op,
 and writes its result into the tensors of the call, without history. The value is waited for where it is read. Messages
 go through the host.
 """
@@ -14,7 +14,7 @@ from .._C import Work, _ProcessGroup
 from ..futures import Future
 from . import _groups
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -28,7 +28,7 @@ class _TraceWork(Work):
         self._future: Future[Any] | None = None
 
     def wait(self, timeout: datetime.timedelta = datetime.timedelta()) -> bool:
-        """Return ``True``. A read of the results waits, and raises the error of the collective."""
+        """Return `True`. A read of the results waits, and raises the error of the collective."""
         return True
 
     def synchronize(self) -> None:
@@ -38,15 +38,15 @@ class _TraceWork(Work):
         """Do nothing: later ops see the results."""
 
     def is_completed(self) -> bool:
-        """Return ``True``, because the results can be used."""
+        """Return `True`, because the results can be used."""
         return True
 
     def is_success(self) -> bool:
-        """Return ``True``, because the results can be used."""
+        """Return `True`, because the results can be used."""
         return True
 
     def exception(self) -> None:
-        """Return ``None``: a read of the results raises the error of the collective."""
+        """Return `None`: a read of the results raises the error of the collective."""
 
     def result(self) -> Any:
         """Return the tensors that were written."""
@@ -69,7 +69,7 @@ class _Received(Work):
         self._result = result
 
     def wait(self, timeout: datetime.timedelta = datetime.timedelta()) -> bool:
-        """Wait until the message is there, and return ``True``."""
+        """Wait until the message is there, and return `True`."""
         self._work.wait(timeout)
         if self._finish is not None:
             self._finish()
@@ -93,7 +93,7 @@ class _Received(Work):
         return self._work.is_success()
 
     def exception(self) -> Any:
-        """Return the exception of the message, or ``None``."""
+        """Return the exception of the message, or `None`."""
         return self._work.exception()
 
     def result(self) -> Any:
@@ -119,7 +119,7 @@ class _Received(Work):
 
 
 def _write(targets: list[Tensor], values: list[Tensor], call: tuple[Any, ...]) -> Work | None:
-    """Write the results of a collective. ``call`` says whether the caller wants a `Work`, and what that returns.
+    """Write the results of a collective. `call` says whether the caller wants a `Work`, and what that returns.
 
     As in PyTorch, saved tensors do not notice the writes of collectives.
     """
@@ -140,10 +140,10 @@ def _parts(row: Tensor, targets: list[Tensor]) -> list[Tensor]:
 
 
 class _TraceEngine:
-    """Collectives of a group on device ``tpu``, with the methods of ``_C._ProcessGroup``.
+    """Collectives of a group on device `tpu`, with the methods of `_C._ProcessGroup`.
 
     Args:
-        engine: the group on device ``cpu``.
+        engine: the group on device `cpu`.
         rank: this rank.
         size: the number of ranks.
         partition: the global ranks of each group that was made together with this one.
@@ -160,33 +160,33 @@ class _TraceEngine:
         self.group.close()
 
     def all_reduce(self, tensors: list[Tensor], op: int, call: tuple[Any, ...]) -> Work | None:
-        """Combine each of ``tensors`` of all ranks, on all ranks."""
+        """Combine each of `tensors` of all ranks, on all ranks."""
         return _write(tensors, [self.group.all_reduce(tensor.detach(), op) for tensor in tensors], call)
 
     def broadcast(self, tensors: list[Tensor], root: int, call: tuple[Any, ...]) -> Work | None:
-        """Copy each of ``tensors`` of rank ``root`` to all ranks."""
+        """Copy each of `tensors` of rank `root` to all ranks."""
         return _write(tensors, [self.group.broadcast(tensor.detach(), root) for tensor in tensors], call)
 
     def reduce(self, tensors: list[Tensor], op: int, root: int, call: tuple[Any, ...]) -> Work | None:
-        """Combine each of ``tensors`` of all ranks, on rank ``root``. The other ranks keep theirs."""
+        """Combine each of `tensors` of all ranks, on rank `root`. The other ranks keep theirs."""
         values = [self.group.reduce(tensor.detach(), op, root) for tensor in tensors]
         if root != self._rank:
             tensors, values = [], []
         return _write(tensors, values, call)
 
     def all_gather(self, outputs: list[Tensor], inputs: list[Tensor], call: tuple[Any, ...]) -> Work | None:
-        """Gather ``inputs`` of all ranks in ``outputs``, on all ranks."""
+        """Gather `inputs` of all ranks in `outputs`, on all ranks."""
         return _write(outputs, _parts(self.group.all_gather(_rows(inputs)), outputs), call)
 
     def gather(self, outputs: list[Tensor], inputs: list[Tensor], root: int, call: tuple[Any, ...]) -> Work | None:
-        """Gather ``inputs`` of all ranks in ``outputs``, on rank ``root``."""
+        """Gather `inputs` of all ranks in `outputs`, on rank `root`."""
         row = _rows(inputs)
         sent = [row.numel() if to == root else 0 for to in range(self._size)]
         received = [row.numel() if self._rank == root else 0] * self._size
         return _write(outputs, _parts(self.group.all_to_all(row, sent, received), outputs), call)
 
     def scatter(self, outputs: list[Tensor], inputs: list[Tensor], root: int, call: tuple[Any, ...]) -> Work | None:
-        """Hand each rank its part of ``inputs`` of rank ``root``."""
+        """Hand each rank its part of `inputs` of rank `root`."""
         part = sum(output.numel() for output in outputs)
         is_root = self._rank == root
         row = _rows(inputs) if is_root else _rows(outputs)[:0]
@@ -197,11 +197,11 @@ class _TraceEngine:
     def reduce_scatter(
         self, outputs: list[Tensor], inputs: list[Tensor], op: int, call: tuple[Any, ...]
     ) -> Work | None:
-        """Combine ``inputs`` of all ranks, and hand each rank its part."""
+        """Combine `inputs` of all ranks, and hand each rank its part."""
         return _write(outputs, _parts(self.group.reduce_scatter(_rows(inputs), op), outputs), call)
 
     def all_to_all(self, outputs: list[Tensor], inputs: list[Tensor], call: tuple[Any, ...]) -> Work | None:
-        """Hand rank ``i`` the tensor ``inputs[i]``, and get ``outputs[i]`` from it."""
+        """Hand rank `i` the tensor `inputs[i]`, and get `outputs[i]` from it."""
         sent, received = [x.numel() for x in inputs], [y.numel() for y in outputs]
         return _write(outputs, _parts(self.group.all_to_all(_rows(inputs), sent, received), outputs), call)
 
@@ -213,7 +213,7 @@ class _TraceEngine:
         received: list[int],
         call: tuple[Any, ...],
     ) -> Work | None:
-        """Hand each rank rows of the tensor in ``inputs``, and get rows of that in ``outputs`` from each."""
+        """Hand each rank rows of the tensor in `inputs`, and get rows of that in `outputs` from each."""
         return _write(outputs, [self.group.all_to_all(inputs[0].detach(), sent, received)], call)
 
     def send(self, tensors: list[Tensor], to: int, tag: int, is_async: bool) -> Work | None:

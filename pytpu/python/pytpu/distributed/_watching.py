@@ -1,7 +1,7 @@
 """Watchers of collectives, such as `torch.distributed.tensor.debug.CommDebugMode`.
 
 A watcher is a function that gets the name of each collective of its thread. Collectives that return new tensors have
-the names of ``torch.ops.c10d_functional``, and those that write into tensors have the names of ``torch.ops.c10d``.
+the names of `torch.ops.c10d_functional`, and those that write into tensors have the names of `torch.ops.c10d`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 from .. import _C
 from . import _methods
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
@@ -71,7 +71,7 @@ def notify(name: str) -> None:
 
 
 def notify_functional(kind: str) -> None:
-    """Tell the watchers of a collective that returns a new tensor. ``kind`` is the name of its method."""
+    """Tell the watchers of a collective that returns a new tensor. `kind` is the name of its method."""
     name = _FUNCTIONAL.get(kind)
     if name is not None:
         notify(name)
@@ -124,7 +124,7 @@ def _observed(engine: Any) -> Any:
 
 
 def watch(function: Callable[[str], None]) -> None:
-    """Call ``function`` with the name of each collective of this thread."""
+    """Call `function` with the name of each collective of this thread."""
     global _count
     if not _watchers.functions:
         _C._observe_collectives(notify_functional)

@@ -10,10 +10,10 @@ __all__ = ["check_env", "env"]
 
 
 class env(Action):
-    """Store the value of an option. The default is the environment variable ``PET_<DEST>``, if it is set.
+    """Store the value of an option. The default is the environment variable `PET_<DEST>`, if it is set.
 
     Args:
-        dest: name of the attribute, such as ``nproc_per_node``.
+        dest: name of the attribute, such as `nproc_per_node`.
         default: the value without the option and the variable.
         required: whether the option must be given when the variable is not set.
 
@@ -35,7 +35,7 @@ class env(Action):
 
 
 class check_env(Action):
-    """Store ``True`` for a flag. The default is the environment variable ``PET_<DEST>``, ``0`` or ``1``.
+    """Store `True` for a flag. The default is the environment variable `PET_<DEST>`, `0` or `1`.
 
     Args:
         dest: name of the attribute.

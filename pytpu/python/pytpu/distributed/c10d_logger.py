@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from . import distributed_c10d as dist
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -16,7 +17,7 @@ __all__: list[str] = []
 
 T = TypeVar("T")
 
-#: Nothing is written unless a program adds a handler and sets the level to ``DEBUG``.
+#: Nothing is written unless a program adds a handler and sets the level to `DEBUG`.
 _c10d_logger = logging.getLogger("torch.distributed.c10d_logger")
 _c10d_logger.addHandler(logging.NullHandler())
 
@@ -38,7 +39,7 @@ def _described(name: str, group: Any, **more: str) -> dict[str, str]:
 
 
 def _exception_logger(func: Callable[..., T]) -> Callable[..., T]:
-    """Return ``func``, which logs the group and the error if it raises."""
+    """Return `func`, which logs the group and the error if it raises."""
 
     @functools.wraps(func)
     def call(*args: Any, **kwargs: Any) -> T:
@@ -52,7 +53,7 @@ def _exception_logger(func: Callable[..., T]) -> Callable[..., T]:
 
 
 def _time_logger(func: Callable[..., T]) -> Callable[..., T]:
-    """Return ``func``, which logs the group and its time in nanoseconds."""
+    """Return `func`, which logs the group and its time in nanoseconds."""
 
     @functools.wraps(func)
     def call(*args: Any, **kwargs: Any) -> T:

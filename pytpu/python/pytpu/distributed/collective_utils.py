@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from . import distributed_c10d as dist
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -27,14 +28,14 @@ def broadcast(
     """Return the value of one rank on all ranks.
 
     Args:
-        data_or_fn: the value, or a function without arguments that returns it. Only ``rank`` calls it.
-        success: whether ``rank`` has the value. Otherwise all ranks raise an error.
+        data_or_fn: the value, or a function without arguments that returns it. Only `rank` calls it.
+        success: whether `rank` has the value. Otherwise all ranks raise an error.
         stage_name: a name for errors.
-        rank: the rank in ``pg``.
+        rank: the rank in `pg`.
         pg: the ranks. Without a group, this process does everything.
 
     Raises:
-        RuntimeError: on all ranks, if the function fails or ``success`` is false. It has the error as its cause.
+        RuntimeError: on all ranks, if the function fails or `success` is false. It has the error as its cause.
 
     Example:
         >>> from pytpu.distributed.collective_utils import broadcast

@@ -1,4 +1,4 @@
-"""Settings of ``torch.distributed``."""
+"""Settings of `torch.distributed`."""
 
 #: Whether collectives run through PyTorch's TorchComms. It is not part of this package.
 use_torchcomms: bool = False

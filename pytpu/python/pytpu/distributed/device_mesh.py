@@ -1,4 +1,4 @@
-"""``torch.distributed.device_mesh``: arrays of ranks, with a process group along each dimension."""
+"""`torch.distributed.device_mesh`: arrays of ranks, with a process group along each dimension."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .distributed_c10d import (
     is_initialized,
 )
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DeviceMesh", "init_device_mesh"]
 
-#: The name of a backend and its options, or ``None`` for those of the group of all ranks.
+#: The name of a backend and its options, or `None` for those of the group of all ranks.
 BackendConfig = tuple["str | None", "object | None"]
 
 
@@ -45,7 +45,7 @@ class _MeshEnv(threading.local):
         return self.mesh_stack[-1]
 
     def get_root_mesh(self, device_mesh: DeviceMesh) -> DeviceMesh:
-        """Return the mesh that ``device_mesh`` was sliced from, or itself."""
+        """Return the mesh that `device_mesh` was sliced from, or itself."""
         return device_mesh._get_root_mesh()
 
     def get_root_mesh_dim(self, device_mesh: DeviceMesh) -> int | None:
@@ -67,11 +67,11 @@ class DeviceMesh:
     of the mesh. A mesh is also a context manager: it is the default mesh of `torch.distributed.tensor`.
 
     Args:
-        device_type: the type of device of each rank, such as ``"cpu"``.
+        device_type: the type of device of each rank, such as `"cpu"`.
         mesh: ranks of the default group, as an integer tensor or nested lists.
         mesh_dim_names: a name for each dimension.
         backend_override: a backend for the groups of each dimension.
-        preserve_rank_order: whether ranks of a group are numbered by their place in ``mesh`` instead of by rank.
+        preserve_rank_order: whether ranks of a group are numbered by their place in `mesh` instead of by rank.
 
     Raises:
         RuntimeError: if there are more ranks than processes.
@@ -222,7 +222,7 @@ class DeviceMesh:
 
     @property
     def mesh_dim_names(self) -> tuple[str, ...] | None:
-        """The names of the dimensions, or ``None``."""
+        """The names of the dimensions, or `None`."""
         return self._mesh_dim_names
 
     @property
@@ -382,10 +382,10 @@ class DeviceMesh:
         """Return the group of this rank along a dimension, or that of a flattened mesh.
 
         Args:
-            mesh_dim: the dimension or its name. ``None`` is the only dimension.
+            mesh_dim: the dimension or its name. `None` is the only dimension.
 
         Raises:
-            RuntimeError: if ``mesh_dim`` is ``None`` and there are several dimensions.
+            RuntimeError: if `mesh_dim` is `None` and there are several dimensions.
             KeyError: if no dimension has this name.
         """
         if not hasattr(self, "_dim_group_names"):
@@ -441,7 +441,7 @@ class DeviceMesh:
             mesh_dim_names: a name for each dimension. They may be left out for one group.
 
         Raises:
-            ValueError: if ``mesh`` does not fit the groups, or an argument is missing.
+            ValueError: if `mesh` does not fit the groups, or an argument is missing.
         """
         if isinstance(group, ProcessGroup):
             ranks = get_process_group_ranks(group)
@@ -475,10 +475,10 @@ class DeviceMesh:
         """Return the rank of this process in its group along a dimension.
 
         Args:
-            mesh_dim: the dimension or its name. ``None`` is the only dimension.
+            mesh_dim: the dimension or its name. `None` is the only dimension.
 
         Raises:
-            RuntimeError: if ``mesh_dim`` is ``None`` and there are several dimensions.
+            RuntimeError: if `mesh_dim` is `None` and there are several dimensions.
         """
         if self.ndim > 1 and mesh_dim is None:
             raise RuntimeError(
@@ -488,7 +488,7 @@ class DeviceMesh:
         return get_rank(self.get_group(0 if mesh_dim is None else mesh_dim))
 
     def get_coordinate(self) -> tuple[int, ...] | None:
-        """Return the position of this rank along each dimension, or ``None`` if it is not in the mesh."""
+        """Return the position of this rank along each dimension, or `None` if it is not in the mesh."""
         return self._coordinate_on_dim
 
     def _is_current_rank_part_of_mesh(self) -> bool:
@@ -505,7 +505,7 @@ class DeviceMesh:
         """Return the mesh with one dimension for all of this one's.
 
         Args:
-            mesh_dim_name: the name of the dimension. The default joins the names of this mesh with ``_``.
+            mesh_dim_name: the name of the dimension. The default joins the names of this mesh with `_`.
             backend_override: a backend for its groups.
 
         Raises:
@@ -558,13 +558,13 @@ class DeviceMesh:
 
         Args:
             dim: the dimension or its name.
-            mesh_sizes: the sizes of the new dimensions. Their product is the size of ``dim``.
+            mesh_sizes: the sizes of the new dimensions. Their product is the size of `dim`.
             mesh_dim_names: the names of the new dimensions.
             backend_override: backends for groups of the new dimensions, by name or number.
 
         Raises:
             ValueError: if there is no such dimension, or the product is another.
-            RuntimeError: if ``mesh_dim_names`` has another length than ``mesh_sizes``.
+            RuntimeError: if `mesh_dim_names` has another length than `mesh_sizes`.
         """
         names = list(self._mesh_dim_names or ())
         if isinstance(dim, str):
@@ -651,7 +651,7 @@ def init_device_mesh(
         The `DeviceMesh`.
 
     Raises:
-        RuntimeError: if names repeat or are not one for each dimension, ``device_type`` has an index, or there are more
+        RuntimeError: if names repeat or are not one for each dimension, `device_type` has an index, or there are more
             ranks than processes.
 
     Example:

@@ -137,7 +137,7 @@ from .rendezvous import register_rendezvous_handler, rendezvous
 
 
 class _WorldIsReplaced(types.ModuleType):
-    """This module. Setting ``_world`` replaces the groups of this process everywhere."""
+    """This module. Setting `_world` replaces the groups of this process everywhere."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "_world":
@@ -156,11 +156,11 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'torch.distributed.distributed_c10d' has no attribute '{name}'")
 
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: Whether the package ``torchcomms`` makes the engines. It cannot.
+#: Whether the package `torchcomms` makes the engines. It cannot.
 _TORCHCOMM_AVAILABLE = False
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""``python -m pytpu.distributed.launch``: the older command line, which passes ``--local-rank`` to each worker."""
+"""`python -m pytpu.distributed.launch`: the older command line, which passes `--local-rank` to each worker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def launch(args: argparse.Namespace) -> None:
         args: the values of the options.
 
     Raises:
-        ValueError: if ``--no-python`` is given without ``--use-env``.
+        ValueError: if `--no-python` is given without `--use-env`.
     """
     if args.no_python and not args.use_env:
         raise ValueError("When using the '--no-python' flag, you must also set the '--use-env' flag.")

@@ -11,8 +11,8 @@ class _remote_device:
     """A device of a rank or of a named worker.
 
     Args:
-        remote_device: ``rank:<rank>/<device>``, ``<worker>/<device>``, ``<worker>``, ``<device>``, or a
-            ``torch.device``. Without a device it is ``cpu``.
+        remote_device: `rank:<rank>/<device>`, `<worker>/<device>`, `<worker>`, `<device>`, or a
+            `torch.device`. Without a device it is `cpu`.
 
     Raises:
         ValueError: if the text has another form.

@@ -18,10 +18,10 @@ _handlers: dict[str, Callable[..., Rendezvous]] = {}
 
 
 def register_rendezvous_handler(scheme: str, handler: Callable[..., Rendezvous]) -> None:
-    """Let `rendezvous` call ``handler`` for URLs of a scheme.
+    """Let `rendezvous` call `handler` for URLs of a scheme.
 
     Args:
-        scheme: the start of the URL, without ``://``.
+        scheme: the start of the URL, without `://`.
         handler: a generator function of the URL, which yields a store, this process's rank and the number of ranks.
 
     Raises:
@@ -36,11 +36,11 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, **kwargs) -> Rend
     """Find the other processes of the job.
 
     Args:
-        url: ``env://``, ``tcp://host:port``, ``file:///path``, or a URL of a registered scheme. ``rank`` and
-            ``world_size`` may stand in its query.
+        url: `env://`, `tcp://host:port`, `file:///path`, or a URL of a registered scheme. `rank` and
+            `world_size` may stand in its query.
         rank: this process's rank. -1 takes it from the URL or the environment.
         world_size: the number of ranks. -1 takes it from the URL or the environment.
-        **kwargs: arguments of the handler, such as ``timeout``, a ``datetime.timedelta``.
+        **kwargs: arguments of the handler, such as `timeout`, a `datetime.timedelta`.
 
     Returns:
         An iterator, which yields a store, the rank and the number of ranks.
@@ -48,7 +48,7 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, **kwargs) -> Rend
     Raises:
         RuntimeError: if the scheme has no handler.
         ValueError: if the URL or the environment is incomplete.
-        DistStoreError: in rank 0 of ``env://`` and ``tcp://``, with the ranks that have not come in time.
+        DistStoreError: in rank 0 of `env://` and `tcp://`, with the ranks that have not come in time.
     """
     if not isinstance(url, (str, bytes)):
         raise RuntimeError(f"`url` must be a string. {type(url)}: {url!r}")
@@ -112,7 +112,7 @@ def _file_handler(url: str, **kwargs) -> Rendezvous:
 
 
 def _agent_serves(host: str, port: int) -> bool:
-    """Whether the agent of ``torchrun`` runs the server at this address."""
+    """Whether the agent of `torchrun` runs the server at this address."""
     named = (os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT"))
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and named == (host, str(port))
 

@@ -1,6 +1,6 @@
-"""``python -m pytpu.distributed.run``: start the processes of a job, as PyTorch's ``torchrun`` does.
+"""`python -m pytpu.distributed.run`: start the processes of a job, as PyTorch's `torchrun` does.
 
-On one machine, ``--standalone --nproc-per-node 4 script.py`` starts four workers. ``docs/distributed.md`` describes
+On one machine, `--standalone --nproc-per-node 4 script.py` starts four workers. `docs/distributed.md` describes
 several machines, restarts and log files.
 """
 
@@ -47,7 +47,7 @@ def _comma_separated(text: str) -> list[str]:
 
 
 def get_args_parser() -> ArgumentParser:
-    """Return the parser of the command line. Options with a value, and most flags, have defaults in ``PET_<NAME>``."""
+    """Return the parser of the command line. Options with a value, and most flags, have defaults in `PET_<NAME>`."""
     parser = ArgumentParser(description="Start the processes of a job, and start them again after a failure.")
 
     def add(*names, action=env, **settings):
@@ -201,7 +201,7 @@ def determine_local_world_size(nproc_per_node: str) -> int:
     """Return the number of workers of a node.
 
     Args:
-        nproc_per_node: a number, ``cpu``, ``gpu``, ``xpu``, ``tpu`` or ``auto``.
+        nproc_per_node: a number, `cpu`, `gpu`, `xpu`, `tpu` or `auto`.
 
     Raises:
         ValueError: if there is no such device, or for another text.
@@ -236,7 +236,7 @@ def get_rdzv_endpoint(args: Namespace) -> str:
 
 
 def get_use_env(args: Namespace) -> bool:
-    """Return whether the workers read ``LOCAL_RANK``. Those of `torch.distributed.launch` get ``--local-rank``."""
+    """Return whether the workers read `LOCAL_RANK`. Those of `torch.distributed.launch` get `--local-rank`."""
     return getattr(args, "use_env", True)
 
 
@@ -259,7 +259,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _limit_threads(n: int) -> None:
-    """Set ``OMP_NUM_THREADS``: several workers that each use all processors slow each other down."""
+    """Set `OMP_NUM_THREADS`: several workers that each use all processors slow each other down."""
     if "OMP_NUM_THREADS" in os.environ or n <= 1:
         return
     logger.warning(

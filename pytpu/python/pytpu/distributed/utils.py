@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytpu as torch
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
 
@@ -16,7 +17,7 @@ __all__: list[str] = []
 
 
 def _apply_to_tensors(fn: Callable[[torch.Tensor], Any], container: Any) -> Any:
-    """Return ``container`` with ``fn`` applied to its tensors, in dicts, lists, tuples, sets and dataclasses."""
+    """Return `container` with `fn` applied to its tensors, in dicts, lists, tuples, sets and dataclasses."""
     if isinstance(container, torch.Tensor):
         return fn(container)
     if dataclasses.is_dataclass(container) and not isinstance(container, type):
@@ -36,7 +37,7 @@ def _apply_to_tensors(fn: Callable[[torch.Tensor], Any], container: Any) -> Any:
 
 
 def _recursive_to(inputs: Any, target_device: torch.device, use_side_stream_for_tensor_copies: bool) -> list[Any]:
-    """Return a list of one item: ``inputs`` with all tensors on a device."""
+    """Return a list of one item: `inputs` with all tensors on a device."""
     return [_apply_to_tensors(lambda tensor: tensor.to(target_device), inputs)]
 
 
@@ -53,7 +54,7 @@ def _to_kwargs(
 
 
 def _cast_forward_inputs(dtype: torch.dtype | None, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-    """Return arguments whose floating-point tensors have a dtype. ``None`` leaves them as they are."""
+    """Return arguments whose floating-point tensors have a dtype. `None` leaves them as they are."""
 
     def cast(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.to(dtype) if tensor.is_floating_point() else tensor
@@ -77,7 +78,7 @@ def _unpack_kwargs(flat_args: tuple[Any, ...], kwarg_keys: tuple[str, ...]) -> t
 
 
 def _replace_by_prefix(state_dict: dict[str, Any], old_prefix: str, new_prefix: str) -> None:
-    """Rename the keys of a dict that begin with ``old_prefix``."""
+    """Rename the keys of a dict that begin with `old_prefix`."""
     if old_prefix == new_prefix:
         raise ValueError("old_prefix and new_prefix must be distinct")
     for key in [key for key in state_dict if key.startswith(old_prefix)]:
@@ -112,7 +113,7 @@ def _sync_module_states(
 def _verify_param_shape_across_processes(
     process_group: ProcessGroup, tensors: list[torch.Tensor], logger: object = None
 ) -> None:
-    """Raise ``RuntimeError`` on all ranks if the ranks have different parameters.
+    """Raise `RuntimeError` on all ranks if the ranks have different parameters.
 
     Args:
         process_group: the ranks.

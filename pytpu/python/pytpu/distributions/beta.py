@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 
@@ -12,6 +11,7 @@ from .dirichlet import Dirichlet
 from .exp_family import ExponentialFamily
 from .utils import broadcast_all
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

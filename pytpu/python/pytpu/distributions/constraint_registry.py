@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 import numbers
-from typing import TYPE_CHECKING
 
 from . import constraints, transforms
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu.nn.functional import binary_cross_entropy_with_logits
@@ -13,6 +12,7 @@ from ._parameters import ProbsOrLogits, one_of
 from .exp_family import ExponentialFamily
 from .utils import broadcast_all, clamp_probs
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

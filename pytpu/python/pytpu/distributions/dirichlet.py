@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytpu as torch
 from pytpu.nn.functional import one_hot
 
 from . import constraints
 from .exp_family import ExponentialFamily
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytpu as torch
 
 from .distribution import Distribution
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pytpu import Tensor
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytpu as torch
 
 from . import constraints
@@ -12,6 +10,7 @@ from .distribution import Distribution
 from .gamma import Gamma
 from .utils import broadcast_all
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

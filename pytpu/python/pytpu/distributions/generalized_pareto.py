@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from numbers import Number
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 
@@ -12,6 +11,7 @@ from ._parameters import nan_where
 from .distribution import Distribution
 from .utils import broadcast_all
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

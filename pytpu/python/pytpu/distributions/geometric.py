@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytpu as torch
 from pytpu.nn.functional import binary_cross_entropy_with_logits
 
@@ -12,6 +10,7 @@ from ._parameters import ProbsOrLogits, one_of
 from .distribution import Distribution
 from .utils import broadcast_all
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

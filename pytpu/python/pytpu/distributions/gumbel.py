@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 
@@ -13,6 +12,7 @@ from .transforms import AffineTransform, ExpTransform
 from .uniform import Uniform
 from .utils import broadcast_all, euler_constant
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pytpu import Tensor
 

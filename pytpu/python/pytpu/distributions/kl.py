@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu.nn.functional import softplus
@@ -36,6 +35,7 @@ from .transformed_distribution import TransformedDistribution
 from .uniform import Uniform
 from .utils import _sum_rightmost, euler_constant
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 
@@ -11,6 +10,7 @@ from . import constraints
 from .exp_family import ExponentialFamily
 from .utils import _standard_normal, broadcast_all
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 
@@ -13,6 +12,7 @@ from .chi2 import Chi2
 from .distribution import Distribution
 from .utils import _standard_normal, broadcast_all
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

@@ -6,7 +6,6 @@ import functools
 import math
 import numbers
 import weakref
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu.nn.functional import logsigmoid, pad, softplus
@@ -16,6 +15,7 @@ from .constraints import Constraint
 from .distribution import Distribution
 from .utils import _sum_rightmost, broadcast_all, tril_matrix_to_vec, vec_to_tril_matrix
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import update_wrapper
 from itertools import count
 from numbers import Number
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu.nn import functional as F
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 
@@ -11,6 +10,7 @@ from . import constraints
 from .distribution import Distribution
 from .utils import broadcast_all, lazy_property
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 

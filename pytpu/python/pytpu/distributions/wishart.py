@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from numbers import Number
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 
@@ -15,6 +14,7 @@ from .exp_family import ExponentialFamily
 from .multivariate_normal import _precision_to_scale_tril
 from .utils import lazy_property
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any

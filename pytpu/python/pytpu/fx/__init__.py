@@ -1,8 +1,8 @@
-"""``torch.fx``: programs as graphs.
+"""`torch.fx`: programs as graphs.
 
-``symbolic_trace`` runs a module or function with proxies and returns a ``GraphModule``: a list of the operations
-(``graph``), and the Python code that does them (``code``). A pass changes the list, and ``recompile`` writes the code
-again. ``Interpreter`` runs a graph node by node, and ``Transformer`` makes another graph on the way.
+`symbolic_trace` runs a module or function with proxies and returns a `GraphModule`: a list of the operations
+(`graph`), and the Python code that does them (`code`). A pass changes the list, and `recompile` writes the code
+again. `Interpreter` runs a graph node by node, and `Transformer` makes another graph on the way.
 
 Example:
     >>> import pytpu as torch

@@ -1,4 +1,4 @@
-"""``torch.fx._lazy_graph_module``: the function that makes graph modules. Their code is generated at once here."""
+"""`torch.fx._lazy_graph_module`: the function that makes graph modules. Their code is generated at once here."""
 
 from __future__ import annotations
 

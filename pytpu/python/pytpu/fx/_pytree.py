@@ -1,4 +1,4 @@
-"""``torch.fx._pytree``: trees of arguments taken apart by a known form."""
+"""`torch.fx._pytree`: trees of arguments taken apart by a known form."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def register_pytree_flatten_spec(
 
     Args:
         cls: The class.
-        flatten_fn_spec: ``flatten_fn_spec(tree, spec)`` returns the children.
-        flatten_fn_exact_match_spec: ``flatten_fn_exact_match_spec(tree, spec)`` says whether there are no others.
+        flatten_fn_spec: `flatten_fn_spec(tree, spec)` returns the children.
+        flatten_fn_exact_match_spec: `flatten_fn_exact_match_spec(tree, spec)` says whether there are no others.
     """
     SUPPORTED_NODES[cls] = flatten_fn_spec
     SUPPORTED_NODES_EXACT_MATCH[cls] = flatten_fn_exact_match_spec

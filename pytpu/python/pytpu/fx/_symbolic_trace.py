@@ -1,4 +1,4 @@
-"""``torch.fx._symbolic_trace``: run a function with proxies, and keep what it calls on them as a graph."""
+"""`torch.fx._symbolic_trace`: run a function with proxies, and keep what it calls on them as a graph."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _state = threading.local()
 
 @functools.lru_cache
 def is_fx_tracing_warning() -> None:
-    """Say once that ``is_fx_tracing`` is about every kind of trace."""
+    """Say once that `is_fx_tracing` is about every kind of trace."""
     log.warning(
         "is_fx_tracing will return true for both fx.symbolic_trace and torch.export. Please use "
         "is_fx_tracing_symbolic_tracing() for specifically fx.symbolic_trace or torch.compiler.is_compiling() for "
@@ -99,7 +99,7 @@ class ProxyableClassMeta(type):
 
 @compatibility(is_backward_compatible=False)
 class PHBase:
-    """A value of ``concrete_args`` that stays a parameter."""
+    """A value of `concrete_args` that stays a parameter."""
 
     def __repr__(self) -> str:
         return "PH"
@@ -128,7 +128,7 @@ def _transfer_attrs(fr: object, to: object) -> None:
 
 
 def _patch_function(fn: FunctionType, nargs: int) -> FunctionType:
-    """Return the function with all of its parameters as positional ones, also ``*args`` and ``**kwargs``."""
+    """Return the function with all of its parameters as positional ones, also `*args` and `**kwargs`."""
     code = fn.__code__.replace(
         co_argcount=nargs,
         co_posonlyargcount=0,
@@ -185,7 +185,7 @@ class Tracer(TracerBase):
 
     @compatibility(is_backward_compatible=True)
     def get_fresh_qualname(self, prefix: str) -> str:
-        """Return ``prefix`` with the first number for which the root has no attribute."""
+        """Return `prefix` with the first number for which the root has no attribute."""
         number = self._qualname_counter[prefix] if hasattr(self.root, f"{prefix}0") else 0
         while hasattr(self.root, f"{prefix}{number}"):
             number += 1
@@ -243,7 +243,7 @@ class Tracer(TracerBase):
 
     @compatibility(is_backward_compatible=True)
     def is_leaf_module(self, m: torch.nn.Module, module_qualified_name: str) -> bool:
-        """Return whether a module is called in the graph, and not traced into: by default, those of ``torch.nn``.
+        """Return whether a module is called in the graph, and not traced into: by default, those of `torch.nn`.
 
         Args:
             m: The module.
@@ -270,7 +270,7 @@ class Tracer(TracerBase):
     def call_module(
         self, m: torch.nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Return the result of a call of a module: a proxy for a leaf, and else what ``forward`` returns.
+        """Return the result of a call of a module: a proxy for a leaf, and else what `forward` returns.
 
         Args:
             m: The module.
@@ -430,7 +430,7 @@ class Tracer(TracerBase):
 
     @compatibility(is_backward_compatible=True)
     def trace(self, root: torch.nn.Module | Callable[..., Any], concrete_args: dict[str, Any] | None = None) -> Graph:
-        """Return the graph of a module or function. Afterwards ``self.root`` is the module that has its attributes.
+        """Return the graph of a module or function. Afterwards `self.root` is the module that has its attributes.
 
         Args:
             root: The module or function.
@@ -734,11 +734,11 @@ def symbolic_trace(
     """Return a module that runs the operations of a module or function.
 
     The program runs once, with proxies for its arguments. Conditions on their values, and loops over them, cannot be
-    recorded and raise ``TraceError``.
+    recorded and raise `TraceError`.
 
     Args:
         root: The module or function.
-        concrete_args: Values of parameters, by name. The graph then holds for them only. ``torch.fx.PH`` in a tree
+        concrete_args: Values of parameters, by name. The graph then holds for them only. `torch.fx.PH` in a tree
             stands for a value that stays a parameter.
 
     Example:

@@ -1,4 +1,4 @@
-"""``torch.fx._utils``: texts of graphs for logs."""
+"""`torch.fx._utils`: texts of graphs for logs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def first_call_function_nn_module_stack(graph: Any) -> dict[str, Any] | None:
 
 
 def get_node_context(node: Node, num_nodes: int = 2) -> str:
-    """Return the lines of a node and of the ones before it, ``num_nodes`` in total."""
+    """Return the lines of a node and of the ones before it, `num_nodes` in total."""
     lines: list[str] = []
     while len(lines) < num_nodes:
         lines.insert(0, str(node.format_node()))

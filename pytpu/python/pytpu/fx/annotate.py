@@ -1,4 +1,4 @@
-"""``torch.fx.annotate``: types for values of a graph."""
+"""`torch.fx.annotate`: types for values of a graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``torch.fx.config``: settings of interpreters and tracers."""
+"""`torch.fx.config`: settings of interpreters and tracers."""
 
 #: Hide the progress of interpreters. There is no progress bar here, so showing it changes nothing.
 disable_progress = True

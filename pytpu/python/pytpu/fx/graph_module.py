@@ -1,4 +1,4 @@
-"""``torch.fx.graph_module``: a module that runs the code of a graph."""
+"""`torch.fx.graph_module`: a module that runs the code of a graph."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytpu as torch
 
@@ -27,6 +27,7 @@ from .graph import (
     _PyTreeCodeGen,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._symbolic_trace import Tracer
     from .node import Node
@@ -40,7 +41,7 @@ _USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
 
 
 class _SourceLoader:
-    """The texts of generated code, which tracebacks and ``inspect`` show."""
+    """The texts of generated code, which tracebacks and `inspect` show."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
@@ -132,19 +133,19 @@ def _format_import_block(globals: dict[str, Any]) -> str:
 
 @compatibility(is_backward_compatible=True)
 def reduce_graph_module(body: dict[str, Any], import_block: str) -> torch.nn.Module:
-    """Return the graph module with a pickled ``__dict__``. Its graph is traced from its code."""
+    """Return the graph module with a pickled `__dict__`. Its graph is traced from its code."""
     code = body.get("_code") or body["code"]
     return _deserialize_graph_module(_forward_from_src(import_block + code, {}), body)
 
 
 @compatibility(is_backward_compatible=True)
 def reduce_package_graph_module(importer: Any, body: dict[str, Any], generated_module_name: str) -> torch.nn.Module:
-    """The same, with the code in a module of ``importer``."""
+    """The same, with the code in a module of `importer`."""
     return _deserialize_graph_module(importer.import_module(generated_module_name).forward, body)
 
 
 class _CodeOnlyModule(torch.nn.Module):
-    """A module with the attributes of a graph module. Tracing reads ``forward`` from its class."""
+    """A module with the attributes of a graph module. Tracing reads `forward` from its class."""
 
     def __init__(self, body: dict[str, Any]) -> None:
         super().__init__()
@@ -301,9 +302,9 @@ _READABLE = ("Linear", "Conv1d", "Conv2d", "Conv3d", "BatchNorm1d", "BatchNorm2d
 
 @compatibility(is_backward_compatible=True)
 class GraphModule(torch.nn.Module):
-    """A module whose ``forward`` is the code of a graph.
+    """A module whose `forward` is the code of a graph.
 
-    Assigning ``graph`` generates the code again. After a change of the graph itself, call ``recompile``.
+    Assigning `graph` generates the code again. After a change of the graph itself, call `recompile`.
 
     Args:
         root: A module whose attributes the graph names, which are shared, or a dictionary of them by path.
@@ -488,7 +489,7 @@ class GraphModule(torch.nn.Module):
 
     @compatibility(is_backward_compatible=False)
     def to_folder(self, folder: str | os.PathLike[str], module_name: str = "FxModule") -> None:
-        """Write the module as a package of Python, from which ``from folder import FxModule`` imports it.
+        """Write the module as a package of Python, from which `from folder import FxModule` imports it.
 
         Args:
             folder: The folder, which is made.
@@ -609,7 +610,7 @@ class GraphModule(torch.nn.Module):
             colored: Color the text for terminals.
             fast_sympy_print: There are no symbols here, so it changes nothing.
             expanded_def: Write each parameter on its own line.
-            additional_meta: Keys of ``Node.meta`` to write.
+            additional_meta: Keys of `Node.meta` to write.
         """
         return _print_readable(
             self,

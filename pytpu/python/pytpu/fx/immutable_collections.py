@@ -1,4 +1,4 @@
-"""``torch.fx.immutable_collections``: lists and dictionaries that refuse changes.
+"""`torch.fx.immutable_collections`: lists and dictionaries that refuse changes.
 
 Arguments of nodes consist of them. A change in place would bypass the lists of users that nodes keep.
 """
@@ -28,7 +28,7 @@ def _refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
 
 
 class immutable_list(list[_T]):
-    """A list that raises ``TypeError`` when it is changed. It can be hashed if its items can."""
+    """A list that raises `TypeError` when it is changed. It can be hashed if its items can."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(tuple(self))
@@ -38,7 +38,7 @@ class immutable_list(list[_T]):
 
 
 class immutable_dict(dict[_K, _V]):
-    """A dictionary that raises ``TypeError`` when it is changed. It can be hashed if its values can."""
+    """A dictionary that raises `TypeError` when it is changed. It can be hashed if its values can."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))

@@ -1,4 +1,4 @@
-"""``torch.fx.interpreter``: run a graph node by node, or make another graph on the way."""
+"""`torch.fx.interpreter`: run a graph node by node, or make another graph on the way."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ log = logging.getLogger(__name__)
 class Interpreter:
     """A loop over the nodes of a graph. Subclasses override how a kind of node is run.
 
-    ``run`` calls ``run_node`` for each node, and that calls ``placeholder``, ``get_attr``, ``call_function``,
-    ``call_method``, ``call_module`` or ``output``.
+    `run` calls `run_node` for each node, and that calls `placeholder`, `get_attr`, `call_function`,
+    `call_method`, `call_module` or `output`.
 
     Args:
         module: The module that has the attributes, and the graph.
-        garbage_collect_values: Forget each value after its last use. ``env`` then has none of them at the end.
+        garbage_collect_values: Forget each value after its last use. `env` then has none of them at the end.
         graph: Another graph than that of the module.
 
     Example:
@@ -136,7 +136,7 @@ class Interpreter:
 
     @compatibility(is_backward_compatible=True)
     def placeholder(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the next argument of ``run``, or all that are left for ``*args``."""
+        """Return the next argument of `run`, or all that are left for `*args`."""
         if not isinstance(target, str):
             raise AssertionError(f"Expected target to be str, got {type(target)}")
         if target.startswith("*"):
@@ -164,7 +164,7 @@ class Interpreter:
 
     @compatibility(is_backward_compatible=True)
     def call_method(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a method of ``args[0]``."""
+        """Call a method of `args[0]`."""
         if not isinstance(target, str):
             raise AssertionError(f"Expected target to be str, got {type(target)}")
         return getattr(args[0], target)(*args[1:], **kwargs)
@@ -204,7 +204,7 @@ class Interpreter:
 
     @compatibility(is_backward_compatible=True)
     def map_nodes_to_values(self, args: Argument, n: Node) -> Argument:
-        """Return arguments with values in place of nodes. ``n`` is the node that has them."""
+        """Return arguments with values in place of nodes. `n` is the node that has them."""
 
         def value(used: Node) -> Any:
             if used not in self.env:
@@ -224,7 +224,7 @@ class _TransformerTracer(Tracer):
         self.graph, self.root = graph, root
 
     def is_leaf_module(self, m: torch.nn.Module, module_qualified_name: str) -> bool:
-        """Return ``True``."""
+        """Return `True`."""
         return True
 
 
@@ -268,7 +268,7 @@ class Transformer(Interpreter):
 
     @compatibility(is_backward_compatible=True)
     def call_module(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
-        """Insert a call of a module into the new graph, or trace into it if ``tracer`` does not take it as a leaf."""
+        """Insert a call of a module into the new graph, or trace into it if `tracer` does not take it as a leaf."""
         if not isinstance(target, str):
             raise AssertionError(f"Expected target to be str, got {type(target)}")
         module = self.fetch_attr(target)

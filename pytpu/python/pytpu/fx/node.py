@@ -1,4 +1,4 @@
-"""``torch.fx.node``: one operation of a graph, and maps over the arguments of operations."""
+"""`torch.fx.node`: one operation of a graph, and maps over the arguments of operations."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import inspect
 import operator
 import types
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, Union, get_args
+from typing import Any, TypeAlias, Union, get_args
 
 import pytpu as torch
 
 from ._compatibility import compatibility
 from .immutable_collections import immutable_dict, immutable_list
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .graph import Graph
     from .operator_schemas import ArgsKwargsPair
@@ -64,7 +65,7 @@ _random_functions = {getattr(owner, name) for owner, names in _RANDOM.items() fo
 
 @compatibility(is_backward_compatible=False)
 def has_side_effect(fn: Any) -> Any:
-    """Keep calls of ``fn`` in graphs when dead code is eliminated. Return ``fn``."""
+    """Keep calls of `fn` in graphs when dead code is eliminated. Return `fn`."""
     _side_effectful_functions.add(fn)
     return fn
 
@@ -168,17 +169,17 @@ _WATCHED = frozenset(("name", "op", "target"))
 class Node:
     """One value of a graph: the kind of operation, what it calls, and its arguments.
 
-    ``op`` is one of these:
+    `op` is one of these:
 
-    * ``placeholder``: a parameter of the function. ``target`` is its name, ``args`` is empty or has its default.
-    * ``get_attr``: an attribute of the module hierarchy. ``target`` is its dotted path.
-    * ``call_function``: a call of the function ``target``.
-    * ``call_module``: a call of the module at the path ``target``, without ``self`` in ``args``.
-    * ``call_method``: a call of the method named ``target`` of ``args[0]``.
-    * ``output``: the return of ``args[0]``.
+    * `placeholder`: a parameter of the function. `target` is its name, `args` is empty or has its default.
+    * `get_attr`: an attribute of the module hierarchy. `target` is its dotted path.
+    * `call_function`: a call of the function `target`.
+    * `call_module`: a call of the module at the path `target`, without `self` in `args`.
+    * `call_method`: a call of the method named `target` of `args[0]`.
+    * `output`: the return of `args[0]`.
 
     Args:
-        graph: The graph that the node belongs to. ``Graph.create_node`` also inserts it.
+        graph: The graph that the node belongs to. `Graph.create_node` also inserts it.
         name: The name of the value, which no other node of the graph has.
         op: The kind.
         target: A function, or a text for the other kinds.
@@ -299,12 +300,12 @@ class Node:
 
     @compatibility(is_backward_compatible=True)
     def prepend(self, x: Node) -> None:
-        """Move the node ``x`` of the same graph before this one."""
+        """Move the node `x` of the same graph before this one."""
         self._prepend(x)
 
     @compatibility(is_backward_compatible=True)
     def append(self, x: Node) -> None:
-        """Move the node ``x`` of the same graph after this one."""
+        """Move the node `x` of the same graph after this one."""
         self._next._prepend(x)
 
     def _prepend(self, x: Node) -> None:
@@ -357,19 +358,19 @@ class Node:
 
     @property
     def all_input_nodes(self) -> list[Node]:
-        """The nodes in ``args`` and ``kwargs``, each once, in order."""
+        """The nodes in `args` and `kwargs`, each once, in order."""
         return list(self._input_nodes)
 
     @compatibility(is_backward_compatible=True)
     def update_arg(self, idx: int, arg: Argument) -> None:
-        """Replace ``args[idx]``."""
+        """Replace `args[idx]`."""
         args = list(self.args)
         args[idx] = arg
         self.args = tuple(args)
 
     @compatibility(is_backward_compatible=True)
     def insert_arg(self, idx: int, arg: Argument) -> None:
-        """Insert a positional argument before ``args[idx]``."""
+        """Insert a positional argument before `args[idx]`."""
         if not 0 <= idx <= len(self.args):
             raise AssertionError(f"insert_args index must be between 0 and len(self.args), got {idx}")
         self.args = (*self.args[:idx], arg, *self.args[idx:])
@@ -392,7 +393,7 @@ class Node:
         Args:
             replace_with: The other node.
             delete_user_cb: A function that says whether a user changes. Without it all do.
-            propagate_meta: Copy ``meta`` to the other node, which must have none.
+            propagate_meta: Copy `meta` to the other node, which must have none.
 
         Returns:
             The users that changed.
@@ -438,7 +439,7 @@ class Node:
         """Return whether the node must stay in the graph though nothing uses it.
 
         Args:
-            impure_random: Count operators of ``torch.ops`` that draw random numbers as impure.
+            impure_random: Count operators of `torch.ops` that draw random numbers as impure.
         """
         if self.op in ("placeholder", "output"):
             return True
@@ -460,13 +461,13 @@ class Node:
         """Return the arguments by the parameters of the function or module, with defaults filled in.
 
         Args:
-            root: The module whose hierarchy has the targets of ``call_module``.
+            root: The module whose hierarchy has the targets of `call_module`.
             arg_types: Types of the positional arguments, to choose between overloads.
             kwarg_types: Types of the keyword arguments.
             normalize_to_only_use_kwargs: Return all arguments by keyword.
 
         Returns:
-            ``ArgsKwargsPair(args, kwargs)``, or ``None`` if the parameters are not known.
+            `ArgsKwargsPair(args, kwargs)`, or `None` if the parameters are not known.
         """
         from .operator_schemas import normalize_function, normalize_module
 
@@ -491,7 +492,7 @@ class Node:
 
     @staticmethod
     def _pretty_print_target(target: object) -> str:
-        """Return a text for a target: ``operator.add``, ``builtins.getattr``, ``torch.relu``."""
+        """Return a text for a target: `operator.add`, `builtins.getattr`, `torch.relu`."""
         if isinstance(target, str):
             return target
         name, module = getattr(target, "__name__", None), getattr(target, "__module__", None)
@@ -510,10 +511,10 @@ class Node:
         """Return one line about the node.
 
         Args:
-            placeholder_names: A list of parameters. A placeholder is added to it, and ``None`` returned, unless the
+            placeholder_names: A list of parameters. A placeholder is added to it, and `None` returned, unless the
                 list is empty.
             maybe_return_typename: For the text of a graph: a list of one text, which gets the type of the output.
-            include_tensor_metadata: Show dtype, sizes, strides and device of the tensor in ``meta``.
+            include_tensor_metadata: Show dtype, sizes, strides and device of the tensor in `meta`.
         """
         users = f"[num_users={len(self.users)}]"
         annotation = f"{_type_repr(self.type)} " if self.type is not None else ""
@@ -544,7 +545,7 @@ class Node:
 
 
 def _key_between(low: tuple[int, ...], high: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a key after ``low`` and before ``high``, two neighbours in the order of tuples.
+    """Return a key after `low` and before `high`, two neighbours in the order of tuples.
 
     The first and the last neighbour of a graph is its root, whose key is empty.
     """

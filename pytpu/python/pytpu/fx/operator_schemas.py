@@ -1,4 +1,4 @@
-"""``torch.fx.operator_schemas``: parameters of operators, and calls in one form."""
+"""`torch.fx.operator_schemas`: parameters of operators, and calls in one form."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _python_type(kind: str) -> Any:
 
 @functools.cache
 def _signature(text: str) -> inspect.Signature:
-    """Return the parameters in a schema. The operand ``self`` is named ``input``, as in Python."""
+    """Return the parameters in a schema. The operand `self` is named `input`, as in Python."""
     from ..library import _Schema
 
     # Schemas name this default of losses, whose type is a number.
@@ -104,7 +104,7 @@ def _signature(text: str) -> inspect.Signature:
 
 
 def _schemas_of(op: Callable[..., Any]) -> list[_OpSchema] | None:
-    """Return the schemas of an operator, or ``None`` for any other function."""
+    """Return the schemas of an operator, or `None` for any other function."""
     ops = torch._ops
     if isinstance(op, (ops.OpOverload, ops.OpOverloadPacket)):
         packet: Any = op if isinstance(op, ops.OpOverloadPacket) else op.overloadpacket
@@ -134,14 +134,14 @@ def _is_op(op: Any, name: str) -> bool:
 
 @compatibility(is_backward_compatible=False)
 def get_signature_for_torch_op(op: Callable[..., Any], return_schemas: bool = False) -> Any:
-    """Return the parameters of the overloads of an operator: a list of ``inspect.Signature``.
+    """Return the parameters of the overloads of an operator: a list of `inspect.Signature`.
 
     Args:
-        op: An operator, such as ``torch.add`` or ``torch.ops.aten.add.Tensor``.
+        op: An operator, such as `torch.add` or `torch.ops.aten.add.Tensor`.
         return_schemas: Return a pair, whose second item is the list of schemas.
 
     Returns:
-        ``None``, or a pair of ``None``, for any other function.
+        `None`, or a pair of `None`, for any other function.
     """
     if op is torch.nonzero:
         tensor = _Parameter("self", _Parameter.POSITIONAL_OR_KEYWORD, annotation=torch.Tensor)
@@ -163,7 +163,7 @@ def _binds(signature: inspect.Signature, args: Sequence[Any], kwargs: dict[str, 
 
 @compatibility(is_backward_compatible=False)
 def check_for_mutable_operation(target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise ``RuntimeError`` if a call is one of an operator that writes to its operands, also by ``out``."""
+    """Raise `RuntimeError` if a call is one of an operator that writes to its operands, also by `out`."""
     signatures, schemas = get_signature_for_torch_op(target, return_schemas=True)
     if not signatures or not schemas:
         return
@@ -189,9 +189,9 @@ def check_for_mutable_operation(target: Callable[..., Any], args: tuple[Any, ...
 
 @compatibility(is_backward_compatible=False)
 def create_type_hint(x: Any) -> Any:
-    """Return the annotation of a list or tuple of classes: ``list[T]`` or ``tuple[T, ...]``.
+    """Return the annotation of a list or tuple of classes: `list[T]` or `tuple[T, ...]`.
 
-    ``T`` is the class of which all are subclasses, or ``Any``. Any other value is returned as it is.
+    `T` is the class of which all are subclasses, or `Any`. Any other value is returned as it is.
     """
     if not isinstance(x, (list, tuple)):
         return x
@@ -264,7 +264,7 @@ def normalize_function(
         normalize_to_only_use_kwargs: Return all arguments by keyword.
 
     Returns:
-        The arguments, or ``None`` if the function has parameters such as ``*args``, or if they are not known.
+        The arguments, or `None` if the function has parameters such as `*args`, or if they are not known.
 
     Raises:
         RuntimeError: Several overloads fit, and no types are given.
@@ -309,7 +309,7 @@ def normalize_module(
     kwargs: dict[str, Any] | None = None,
     normalize_to_only_use_kwargs: bool = False,
 ) -> ArgsKwargsPair | None:
-    """Return the arguments of a call by the parameters of the ``forward`` of a module of ``torch.nn``.
+    """Return the arguments of a call by the parameters of the `forward` of a module of `torch.nn`.
 
     Args:
         root: The module whose hierarchy has the target.
@@ -319,7 +319,7 @@ def normalize_module(
         normalize_to_only_use_kwargs: Return all arguments by keyword.
 
     Returns:
-        The arguments, or ``None`` for any other module.
+        The arguments, or `None` for any other module.
 
     Raises:
         RuntimeError: There is no module at the path.

@@ -1,4 +1,4 @@
-"""``torch.fx.proxy``: stand-ins for values, which record the operations that a program calls on them."""
+"""`torch.fx.proxy`: stand-ins for values, which record the operations that a program calls on them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Scope:
 
 @compatibility(is_backward_compatible=False)
 class ScopeContextManager:
-    """Context in which ``scope`` is equal to ``current_scope``."""
+    """Context in which `scope` is equal to `current_scope`."""
 
     def __init__(self, scope: Scope, current_scope: Scope) -> None:
         self._scope, self._prev_scope = scope, copy.copy(scope)
@@ -118,7 +118,7 @@ class TracerBase:
         """Insert a node. Subclasses refuse nodes, or change them.
 
         Args:
-            kind: The kind: see ``Node``.
+            kind: The kind: see `Node`.
             target: The function, or a text for other kinds.
             args: Positional arguments.
             kwargs: Keyword arguments.
@@ -192,7 +192,7 @@ class TracerBase:
         """Insert a node whose arguments are values of the program, and return its proxy.
 
         Args:
-            kind: The kind: see ``Node``.
+            kind: The kind: see `Node`.
             target: The function, or a text for other kinds.
             args: Positional arguments. For a placeholder, its default.
             kwargs: Keyword arguments.
@@ -279,7 +279,7 @@ class TracerBase:
 
     @compatibility(is_backward_compatible=True)
     def keys(self, obj: Proxy) -> Any:
-        """Return the keys of a traced value, for ``**``: a call of its method ``keys``."""
+        """Return the keys of a traced value, for `**`: a call of its method `keys`."""
         return Attribute(obj, "keys")()
 
 
@@ -327,7 +327,7 @@ def _is_assertion(frame: types.FrameType) -> bool:
 
 @functools.cache
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
-    """Return the parameters of a function that is written in Python, or ``None``."""
+    """Return the parameters of a function that is written in Python, or `None`."""
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -341,7 +341,7 @@ _OPERATORS = {f"__{name}__": name for name in "eq ne lt gt le ge".split()}
 
 
 def _public(function: Any) -> Any:
-    """Return the public function for one that took over a call: PyTorch reports some in ``torch.functional``."""
+    """Return the public function for one that took over a call: PyTorch reports some in `torch.functional`."""
     if isinstance(function, types.FunctionType):
         name, code = function.__name__, function.__code__
         for owner in (torch, torch.nn.functional):
@@ -357,7 +357,7 @@ def _with_defaults(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of a call in PyTorch's form: those without a default by position, the others by keyword.
 
-    PyTorch's functions that are written in Python, such as ``torch.nn.functional.relu``, hand their calls over so.
+    PyTorch's functions that are written in Python, such as `torch.nn.functional.relu`, hand their calls over so.
     """
     module = _as_torch_name(getattr(function, "__module__", None) or "")
     if not isinstance(function, types.FunctionType) or module not in ("torch.functional", "torch.nn.functional"):
@@ -378,12 +378,12 @@ def _with_defaults(
 class Proxy:
     """The stand-in for a value while a program is traced. Operations on it become nodes of the graph.
 
-    A loop over a proxy, and a condition, raise ``TraceError``, because its value is not known. ``torch.fx.wrap``
-    keeps a function from being traced, and ``concrete_args`` of ``symbolic_trace`` gives parameters values.
+    A loop over a proxy, and a condition, raise `TraceError`, because its value is not known. `torch.fx.wrap`
+    keeps a function from being traced, and `concrete_args` of `symbolic_trace` gives parameters values.
 
     Args:
         node: The node of the value.
-        tracer: The tracer that gets the operations. Without it, they are added to the graph of ``node``.
+        tracer: The tracer that gets the operations. Without it, they are added to the graph of `node`.
     """
 
     @compatibility(is_backward_compatible=True)
@@ -440,7 +440,7 @@ class Proxy:
 
     @compatibility(is_backward_compatible=True)
     def keys(self) -> Any:
-        """Return the keys of the value: see ``TracerBase.keys``."""
+        """Return the keys of the value: see `TracerBase.keys`."""
         return self.tracer.keys(self)
 
     def __len__(self) -> int:
@@ -486,7 +486,7 @@ class Proxy:
 
 @compatibility(is_backward_compatible=False)
 class MetaProxy(Proxy):
-    """A proxy that also computes: ``node.meta["val"]`` has the value, made within the context ``fake_mode``."""
+    """A proxy that also computes: `node.meta["val"]` has the value, made within the context `fake_mode`."""
 
     def __init__(self, node: Node, tracer: TracerBase | None = None, fake_mode: Any = None) -> None:
         super().__init__(node, tracer)
@@ -536,7 +536,7 @@ class Attribute(Proxy):
 
 @compatibility(is_backward_compatible=False)
 class ParameterProxy(Proxy):
-    """The proxy of a parameter, which knows its sizes: see ``param_shapes_constant`` of ``Tracer``."""
+    """The proxy of a parameter, which knows its sizes: see `param_shapes_constant` of `Tracer`."""
 
     def __init__(self, tracer: TracerBase, node: Node, name: str, param: torch.nn.Parameter) -> None:
         super().__init__(node, tracer)

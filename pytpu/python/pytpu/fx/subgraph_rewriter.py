@@ -1,11 +1,11 @@
-"""``torch.fx.subgraph_rewriter``: replace parts of a graph that have a form."""
+"""`torch.fx.subgraph_rewriter`: replace parts of a graph that have a form."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytpu as torch
 
@@ -15,6 +15,7 @@ from .graph import Graph
 from .graph_module import GraphModule
 from .node import Node, map_arg
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .passes.utils.matcher_utils import InternalMatch
 
@@ -81,7 +82,7 @@ def replace_pattern_with_filters(
         pattern: A function, graph or graph module.
         replacement: A function, graph or graph module.
         match_filters: Functions of a match, the graph, and the graph of the pattern. The match counts if all of them
-            return ``True``.
+            return `True`.
         ignore_literals: Let numbers and texts of the pattern stand for any others.
         replacement_callback: A function of the same arguments, which returns the graph to insert.
         node_name_match: A text. A node with the text in its name matches any node of the pattern.
@@ -171,7 +172,7 @@ def _replace_pattern(
 
 
 def _replace_attributes(gm: GraphModule, replacement: torch.nn.Module) -> None:
-    """Copy the attributes that the new nodes name and ``gm`` lacks, and delete the modules that no node names."""
+    """Copy the attributes that the new nodes name and `gm` lacks, and delete the modules that no node names."""
     gm.delete_all_unused_submodules()
     if isinstance(replacement, GraphModule):
         replacement.graph.lint()

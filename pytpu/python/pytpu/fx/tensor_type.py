@@ -1,4 +1,4 @@
-"""``torch.fx.tensor_type``: annotations of tensors with sizes, for type checkers of graphs."""
+"""`torch.fx.tensor_type`: annotations of tensors with sizes, for type checkers of graphs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Dyn", "TensorType", "is_consistent", "is_more_precise"]
 
 @compatibility(is_backward_compatible=False)
 class TensorType:
-    """The type of tensors with some sizes: ``TensorType((1, 2, Dyn))``, also spelled ``TensorType[1, 2, Dyn]``."""
+    """The type of tensors with some sizes: `TensorType((1, 2, Dyn))`, also spelled `TensorType[1, 2, Dyn]`."""
 
     def __init__(self, dim: Sequence[Any]) -> None:
         self.__origin__ = TensorType
@@ -62,11 +62,11 @@ def _all_dims(relation: Any, t1: object, t2: object) -> bool:
 
 @compatibility(is_backward_compatible=False)
 def is_consistent(t1: object, t2: object) -> bool:
-    """Return whether a value can have both types. ``Dyn`` is consistent with every type."""
+    """Return whether a value can have both types. `Dyn` is consistent with every type."""
     return t1 == t2 or isinstance(t1, _DynType) or isinstance(t2, _DynType) or _all_dims(is_consistent, t1, t2)
 
 
 @compatibility(is_backward_compatible=False)
 def is_more_precise(t1: object, t2: object) -> bool:
-    """Return whether ``t1`` says all that ``t2`` says. Every type is at least as precise as ``Dyn``."""
+    """Return whether `t1` says all that `t2` says. Every type is at least as precise as `Dyn`."""
     return t1 == t2 or isinstance(t2, _DynType) or _all_dims(is_more_precise, t1, t2)

@@ -1,4 +1,4 @@
-"""``torch.fx.traceback``: notes that tracers and interpreters put on the nodes that they make."""
+"""`torch.fx.traceback`: notes that tracers and interpreters put on the nodes that they make."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import functools
 import traceback
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ._compatibility import compatibility
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .graph import Graph
     from .node import Node
@@ -52,10 +53,10 @@ class NodeSourceAction(Enum):
 
 @compatibility(is_backward_compatible=False)
 class NodeSource:
-    """The node that another one was made from, as far as ``meta["from_node"]`` says it.
+    """The node that another one was made from, as far as `meta["from_node"]` says it.
 
     Args:
-        node: The node, or ``None``.
+        node: The node, or `None`.
         pass_name: The pass that made the other one.
         action: What the pass did: an action, or a list of them.
     """
@@ -146,7 +147,7 @@ class NodeSource:
 @compatibility(is_backward_compatible=False)
 @contextlib.contextmanager
 def preserve_node_meta(enable: bool = True) -> Iterator[None]:
-    """Context in which new nodes get the notes of ``get_current_meta``."""
+    """Context in which new nodes get the notes of `get_current_meta`."""
     global current_meta, should_preserve_node_meta
     before = should_preserve_node_meta, dict(current_meta)
     should_preserve_node_meta = enable
@@ -158,13 +159,13 @@ def preserve_node_meta(enable: bool = True) -> Iterator[None]:
 
 @compatibility(is_backward_compatible=False)
 def has_preserved_node_meta() -> bool:
-    """Return whether new nodes get the notes of ``get_current_meta``."""
+    """Return whether new nodes get the notes of `get_current_meta`."""
     return should_preserve_node_meta
 
 
 @compatibility(is_backward_compatible=False)
 def get_current_meta() -> dict[str, Any]:
-    """Return the notes for new nodes: those of the node that runs, or those from ``annotate``."""
+    """Return the notes for new nodes: those of the node that runs, or those from `annotate`."""
     return current_meta
 
 
@@ -185,7 +186,7 @@ def set_current_meta(node: Node, pass_name: str = "") -> Iterator[None]:
 @compatibility(is_backward_compatible=False)
 @contextlib.contextmanager
 def annotate(annotation_dict: dict[str, Any]) -> Iterator[None]:
-    """Context in which the notes have more entries under ``"custom"``. ``symbolic_trace`` does not look at them."""
+    """Context in which the notes have more entries under `"custom"`. `symbolic_trace` does not look at them."""
     global current_meta
     before = current_meta
     current_meta = {**before, "custom": {**before.get("custom", {}), **annotation_dict}}
@@ -197,7 +198,7 @@ def annotate(annotation_dict: dict[str, Any]) -> Iterator[None]:
 
 @compatibility(is_backward_compatible=False)
 def annotate_fn(annotation_dict: dict[str, Any]) -> Callable[[_F], _F]:
-    """Return a decorator of functions that run within ``annotate``."""
+    """Return a decorator of functions that run within `annotate`."""
 
     def decorate(func: _F) -> _F:
         code = getattr(func, "__code__", None)
@@ -257,7 +258,7 @@ def reset_grad_fn_seq_nr() -> None:
 @compatibility(is_backward_compatible=False)
 @contextlib.contextmanager
 def set_current_replay_node(node: Node | None) -> Iterator[None]:
-    """Context in which new nodes replace ``node``, and get its notes."""
+    """Context in which new nodes replace `node`, and get its notes."""
     global current_replay_node
     before = current_replay_node
     current_replay_node = node
@@ -269,7 +270,7 @@ def set_current_replay_node(node: Node | None) -> Iterator[None]:
 
 @compatibility(is_backward_compatible=False)
 def get_current_replay_node() -> Node | None:
-    """Return the node that new nodes replace, or ``None``."""
+    """Return the node that new nodes replace, or `None`."""
     return current_replay_node
 
 

@@ -1,6 +1,6 @@
 """Decorators of TorchScript, and its archives. There is no second language here: decorated functions stay Python.
 
-`load` reads archives that PyTorch wrote, and runs their code. On ``tpu``, the ops of a decorated function are compiled
+`load` reads archives that PyTorch wrote, and runs their code. On `tpu`, the ops of a decorated function are compiled
 anyway.
 """
 
@@ -11,7 +11,7 @@ from typing import Final
 
 from ..futures import Future
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeVar
@@ -45,7 +45,7 @@ def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None
 
 
 def missing_member(name):
-    """Return the end of the error about a missing attribute of a module that ``script`` returned."""
+    """Return the end of the error about a missing attribute of a module that `script` returned."""
     return f": {_NO_SCRIPT}" if name in _MEMBERS else ""
 
 
@@ -84,7 +84,7 @@ def __getattr__(name: str) -> Any:
 
 
 class ScriptFunction:
-    """A compiled function, for ``isinstance``. ``script`` returns functions unchanged, so there are no instances."""
+    """A compiled function, for `isinstance`. `script` returns functions unchanged, so there are no instances."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError("functions are not compiled to TorchScript")
@@ -122,7 +122,7 @@ class TracerWarning(Warning):
 def _get_trace_graph(
     f, args=(), kwargs=None, strict=True, _force_outplace=False, return_inputs=False, _return_inputs_states=False
 ):
-    """Raise ``NotImplementedError``: no graphs are made of Python code."""
+    """Raise `NotImplementedError`: no graphs are made of Python code."""
     raise NotImplementedError(f"torch.jit._get_trace_graph: {_NO_SCRIPT}")
 
 
@@ -143,7 +143,6 @@ def optimize_for_inference(mod: _M, other_methods: list[str] | None = None) -> _
 
 def fork(func, *args, **kwargs):
     """Call the function and return a future of its result."""
-
     future = Future()
     future.set_result(func(*args, **kwargs))
     return future
@@ -188,8 +187,10 @@ def annotate(the_type, the_value):
 
 
 def isinstance(obj, target_type):
-    """Return whether `obj` is of a type, or of one of a tuple of types. ``List[int]``, ``Dict[str, int]``, ``Tuple[int,
-    str]``, ``Optional`` and ``Union`` are types too, for which the items are examined.
+    """Return whether `obj` is of a type, or of one of a tuple of types.
+
+    `List[int]`, `Dict[str, int]`, `Tuple[int, str]`, `Optional` and `Union` are types too, for which the items are
+    examined.
 
     Raise `RuntimeError` for a container type without the type of its items. An empty container matches any item type,
     with a warning.
@@ -245,7 +246,7 @@ def _is_of(obj, target, warned):
 
 
 def is_scripting() -> bool:
-    """Return ``False``: nothing is scripted."""
+    """Return `False`: nothing is scripted."""
     return False
 
 

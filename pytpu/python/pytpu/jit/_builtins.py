@@ -194,9 +194,9 @@ def _has_tensor(values: Any) -> bool:
 
 
 def find(dotted: str) -> Callable[..., Any]:
-    """Return the function of a dotted name, such as ``torch.add`` or ``ops.prim.device``.
+    """Return the function of a dotted name, such as `torch.add` or `ops.prim.device`.
 
-    One that is not known raises ``RuntimeError`` when it is called.
+    One that is not known raises `RuntimeError` when it is called.
     """
     if dotted in _operators:
         return _operators[dotted]
@@ -326,7 +326,7 @@ def _fork(function: Any, *args: Any) -> Any:
 
 
 class _NoGradient:
-    """The object that ``torch.no_grad()`` is in code."""
+    """The object that `torch.no_grad()` is in code."""
 
 
 def _dtype_number(tensor: torch.Tensor) -> int:

@@ -81,7 +81,7 @@ class _Reader:
             _file_globals.build(machine, instance, state)
 
     def pickle(self, name: str) -> Any:
-        """Return the object of a pickle, such as ``data``."""
+        """Return the object of a pickle, such as `data`."""
         storages = _file_places.Storages(self._read(name), self.place)
         machine = _weights_only.Machine(
             self.archive.read(f"{name}.pkl"),
@@ -100,7 +100,7 @@ class _Reader:
 
 
 def _kind(cls: Any, program: _text.Program) -> Any:
-    """Return a class whose ``__new__`` makes the instances of a class of the archive."""
+    """Return a class whose `__new__` makes the instances of a class of the archive."""
     if not isinstance(cls, _text.ScriptedClass):
         raise _weights_only.Refused(f"{cls.qualified} is a function, not a class")
     if cls.kind == "Module":
@@ -150,7 +150,7 @@ def load(
 
     Args:
         f: a path, or an object with `read`, `seek` and `tell`.
-        map_location: where the tensors go. ``None`` is the device that they came from.
+        map_location: where the tensors go. `None` is the device that they came from.
         _extra_files: a dict that gets the texts of the file by name.
         _restore_shapes: Accepted for compatibility.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytpu as torch
 
 from ._text import ScriptedClass, ScriptedFunction
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._text import Program
 
@@ -66,7 +67,7 @@ class RecursiveScriptModule(ScriptModule):
 
     @property
     def code(self) -> str:
-        """The code of ``forward``."""
+        """The code of `forward`."""
         return self._scripted_function("forward").code
 
     def _set_state(self, state: dict[str, Any]) -> None:

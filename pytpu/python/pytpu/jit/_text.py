@@ -1,6 +1,6 @@
 """The code of TorchScript archives, and how it runs.
 
-The code is a small subset of Python's text. It is parsed with `ast` and becomes functions here. There is no ``eval``:
+The code is a small subset of Python's text. It is parsed with `ast` and becomes functions here. There is no `eval`:
 a name means a variable, an operator of aten, or one of the functions of `_builtins.py`.
 """
 
@@ -175,7 +175,7 @@ class Program:
     """The code of an archive.
 
     Args:
-        read: a function of the path of a file of code, such as ``__torch__.py``, that returns its text or ``None``.
+        read: a function of the path of a file of code, such as `__torch__.py`, that returns its text or `None`.
         constants: the tensors that the code names.
     """
 
@@ -536,7 +536,7 @@ class _Compiler:
 
 
 def _dotted(tree: ast.expr) -> str | None:
-    """Return the dotted name that an expression is, or ``None``."""
+    """Return the dotted name that an expression is, or `None`."""
     parts: list[str] = []
     while isinstance(tree, ast.Attribute):
         parts.append(tree.attr)

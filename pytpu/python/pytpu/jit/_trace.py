@@ -174,11 +174,11 @@ def _compare(module: torch.nn.Module, made: Any, args: tuple[Any, ...], toleranc
 
 
 def trace_module(mod: torch.nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-    """Return the module of the operators of ``forward``.
+    """Return the module of the operators of `forward`.
 
     Args:
         mod: the module.
-        inputs: the arguments of ``forward``, by that name. Other methods are not traced.
+        inputs: the arguments of `forward`, by that name. Other methods are not traced.
 
     Raises:
         NotImplementedError: If there are other methods.

@@ -8,7 +8,7 @@ import math
 import os
 import struct
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytpu as torch
 
@@ -19,6 +19,7 @@ from ._builtins import DTYPES, MEMORY_FORMATS
 from ._modules import RecursiveScriptModule
 from ._text import ScriptedObject
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..export import ExportedProgram
 
@@ -258,7 +259,7 @@ class Code:
         return found
 
     def text(self) -> str:
-        """Return the code of ``__torch__.py``."""
+        """Return the code of `__torch__.py`."""
         forward = self._forward()
         tree: dict[str, Any] = {}
         for path in self._weights:

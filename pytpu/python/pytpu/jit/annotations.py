@@ -1,4 +1,4 @@
-"""Names of types, from before ``typing`` was common."""
+"""Names of types, from before `typing` was common."""
 
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union  # noqa: F401
 

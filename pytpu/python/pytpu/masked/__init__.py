@@ -1,4 +1,4 @@
-"""``torch.masked``: reductions and normalizations that leave out the elements where a mask is false.
+"""`torch.masked`: reductions and normalizations that leave out the elements where a mask is false.
 
 A mask is broadcast to its tensor. Masked-out elements are replaced by the neutral value (zero for a sum, minus infinity
 for a maximum) before the plain op runs, so their gradients are zero. A row without elements gives the neutral value, or
@@ -34,7 +34,7 @@ _inf = float("inf")
 
 
 def _dims(dim, ndim):
-    """Return the dimensions in ascending order. ``None`` or an empty list means all."""
+    """Return the dimensions in ascending order. `None` or an empty list means all."""
     n = max(ndim, 1)
     if dim is None or (not isinstance(dim, int) and len(dim) == 0):
         return list(range(ndim))
@@ -57,7 +57,7 @@ def _full_mask(input, mask):
 
 
 def _replaced(input, mask, value):
-    """Return ``input`` with ``value`` where the mask is false."""
+    """Return `input` with `value` where the mask is false."""
     if mask is None:
         return input
     return _C._ops.where(_full_mask(input, mask), input, _C.tensor(value, dtype=input.dtype, device=input.device))
@@ -118,12 +118,12 @@ def amin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 
 
 def argmax(input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """Return the index of the greatest unmasked element, in the dtype of ``input`` unless ``dtype`` is given."""
+    """Return the index of the greatest unmasked element, in the dtype of `input` unless `dtype` is given."""
     return _replaced(input, mask, _least(input.dtype)).argmax(dim, bool(keepdim)).to(dtype or input.dtype)
 
 
 def argmin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """Return the index of the least unmasked element, in the dtype of ``input`` unless ``dtype`` is given."""
+    """Return the index of the least unmasked element, in the dtype of `input` unless `dtype` is given."""
     return _replaced(input, mask, _greatest(input.dtype)).argmin(dim, bool(keepdim)).to(dtype or input.dtype)
 
 
@@ -162,13 +162,13 @@ def logsumexp(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 
 
 def logaddexp(input, other, *, dtype=None, input_mask=None, other_mask=None):
-    """Return ``logaddexp`` of two tensors. A masked-out element adds nothing."""
+    """Return `logaddexp` of two tensors. A masked-out element adds nothing."""
     x, y = _replaced(input, input_mask, _least(input.dtype)), _replaced(other, other_mask, _least(other.dtype))
     return _C._ops.logaddexp(x, y).to(dtype or input.dtype)
 
 
 def norm(input, ord=2.0, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """Return the ``ord``-norm of the unmasked elements."""
+    """Return the `ord`-norm of the unmasked elements."""
     x = _replaced(input, mask, _inf if ord == -_inf else 0)
     return _C._ops.linalg_vector_norm(x, ord, _dims(dim, input.ndim), bool(keepdim), dtype=dtype or input.dtype)
 
@@ -217,6 +217,6 @@ def softmin(input, dim, *, dtype=None, mask=None):
 
 
 def normalize(input, ord, dim, *, eps=1e-12, dtype=None, mask=None):
-    """Return the unmasked elements divided by their norm, or by ``eps`` if that is greater, with zeros elsewhere."""
+    """Return the unmasked elements divided by their norm, or by `eps` if that is greater, with zeros elsewhere."""
     size = norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask)
     return _replaced(input, mask, 0) / size.clamp(min=eps)

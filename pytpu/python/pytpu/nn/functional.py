@@ -153,7 +153,7 @@ _ALIASES = {
 }
 _ALIASES["logsigmoid"] = "log_sigmoid"
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     # With `__getattr__`, a type checker would take any name for one of this module.
     from pytpu._op_table import (

@@ -14,7 +14,7 @@ import pytpu as torch
 from pytpu import Tensor
 from pytpu.overrides import _overridable
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from typing import Literal, TypeVar

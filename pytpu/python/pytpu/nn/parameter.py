@@ -8,7 +8,7 @@ import pytpu as torch
 from pytpu import _C, Size, Tensor
 from pytpu._utils import reduce_tensor
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from typing import Any

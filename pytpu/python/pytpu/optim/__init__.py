@@ -13,7 +13,7 @@ from .sgd import SGD
 from .sparse_adam import SparseAdam
 from .variants import ASGD, Adadelta, Adamax, NAdam, RAdam, Rprop
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
 

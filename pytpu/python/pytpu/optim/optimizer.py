@@ -9,13 +9,13 @@ import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
 from copy import deepcopy
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu import _C
 from pytpu.nn.parameter import clear_gradient
 from pytpu.utils.hooks import RemovableHandle
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeAlias, TypeVar

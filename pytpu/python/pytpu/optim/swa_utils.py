@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from copy import deepcopy
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu import _C
@@ -13,6 +12,7 @@ from pytpu.nn import Module
 
 from .lr_scheduler import LRScheduler
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""``torch.signal``: windows."""
+"""`torch.signal`: windows."""
 
 from . import windows
 

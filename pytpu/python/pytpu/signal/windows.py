@@ -1,6 +1,6 @@
-"""``torch.signal.windows``: weights for the samples of a signal, by SciPy's definitions.
+"""`torch.signal.windows`: weights for the samples of a signal, by SciPy's definitions.
 
-With ``sym`` a window is symmetric, for filters. Otherwise it is periodic: the first ``M`` of ``M + 1`` samples.
+With `sym` a window is symmetric, for filters. Otherwise it is periodic: the first `M` of `M + 1` samples.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from math import pi as _pi
 
 from .. import _C
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def _made(name, M, dtype, layout, device, requires_grad, f):
-    """Check the arguments that all windows have, and return the tensor of ``f`` at the positions 0, 1, ..."""
+    """Check the arguments that all windows have, and return the tensor of `f` at the positions 0, 1, ..."""
     dtype = _C.get_default_dtype() if dtype is None else dtype
     if M < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={M}")
@@ -63,7 +63,7 @@ def exponential(
     device: _C.device | str | int | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """``exp(-|k - center| / tau)``."""
+    """`exp(-|k - center| / tau)`."""
     if tau <= 0:
         raise ValueError(f"Tau must be positive, got: {tau} instead.")
     if sym and center is not None:
@@ -113,7 +113,7 @@ def kaiser(
     device: _C.device | str | int | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """``i0(beta sqrt(1 - x^2)) / i0(beta)`` for ``x`` from -1 to 1."""
+    """`i0(beta sqrt(1 - x^2)) / i0(beta)` for `x` from -1 to 1."""
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
 
@@ -135,7 +135,7 @@ def general_cosine(
     device: _C.device | str | int | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A sum of cosines of whole multiples of one frequency, with weights ``a`` and alternating signs."""
+    """A sum of cosines of whole multiples of one frequency, with weights `a` and alternating signs."""
     return _cosines("general_cosine", M, a, sym, dtype, layout, device, requires_grad)
 
 
@@ -165,7 +165,7 @@ def general_hamming(
     device: _C.device | str | int | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """``alpha - (1 - alpha) cos``."""
+    """`alpha - (1 - alpha) cos`."""
     return _cosines("general_hamming", M, [alpha, 1 - alpha], sym, dtype, layout, device, requires_grad)
 
 

@@ -1,4 +1,4 @@
-"""``torch.sparse``: names that libraries import. Sparse tensors are not there yet, see `Tensor.to_sparse`."""
+"""`torch.sparse`: names that libraries import. Sparse tensors are not there yet, see `Tensor.to_sparse`."""
 
 from .._absent import absent_class
 

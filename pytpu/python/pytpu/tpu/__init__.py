@@ -6,10 +6,10 @@ import enum
 import os
 import sys
 import types
-from typing import TYPE_CHECKING
 
 from .. import _C
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -204,9 +204,7 @@ def compilation_count() -> int:
 
 
 def explain() -> list[str]:
-    """Return the compilations with their reasons, and the programs that ran op by op because they were new, one line
-    each.
-    """
+    """Return a line for each compilation, with its reason, and for each new program that ran op by op."""
     return _C._tpu_explain()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu import _C
@@ -14,6 +13,7 @@ from .. import ops as _ops
 from ..autograd import Function as _Function
 from ..utils import _pytree as pytree
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -137,8 +137,9 @@ class CustomOp(_C._CustomCall):
         return served
 
     def _serve(self, args, kwargs, tensors, platform, needs_grad):
-        """Return the function or kernel for such calls on a platform: `"cpu"`, `"tpu"`, another one, or `None` for
-        device `meta`.
+        """Return the function or kernel for such calls on a platform.
+
+        The platform is `"cpu"`, `"tpu"`, another one, or `None` for device `meta`.
         """
         raise NotImplementedError
 

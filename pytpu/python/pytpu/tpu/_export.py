@@ -10,7 +10,6 @@ import os
 import struct
 import zipfile
 import zlib
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu import _C, safetensors
@@ -19,6 +18,7 @@ from pytpu._replace_file import replacing
 from . import _artefact
 from ._custom import stablehlo_op
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any

@@ -209,8 +209,9 @@ def _results(count, at):
 
 
 def _with_residuals(flat, avals, platform):
-    """Split the function and its gradient. Forward returns the values that backward needs in addition to inputs and
-    outputs.
+    """Split the function and its gradient.
+
+    Forward returns the values that backward needs in addition to inputs and outputs.
     """
     at = [i for i, x in enumerate(avals) if _is_inexact(x)]
     traced = {}

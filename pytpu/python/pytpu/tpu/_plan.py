@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .. import _C
 from ._report import PlanReport
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
@@ -90,8 +89,9 @@ class plan:
             self._report = PlanReport(given, self._given)
 
     def report(self) -> PlanReport:
-        """Return the report of the programs that were launched so far. Within the block, recorded ops are compiled
-        first.
+        """Return the report of the programs that were launched so far.
+
+        Within the block, recorded ops are compiled first.
 
         Raises:
             RuntimeError: If the block has not begun.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import enum
-from typing import TYPE_CHECKING
 
 from ..backends import _precision as settings
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

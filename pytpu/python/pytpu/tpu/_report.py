@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import html
 import json
-from typing import TYPE_CHECKING
 
 from .. import _C
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .. import _C, tensor
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -23,7 +22,7 @@ def ranks_on_torus(mesh_shape: Sequence[int]) -> Tensor:
         mesh_shape: the size of each mesh dimension. Their product is the number of ranks.
 
     Returns:
-        An ``int64`` tensor of this shape on device ``cpu``, the same on all ranks.
+        An `int64` tensor of this shape on device `cpu`, the same on all ranks.
 
     Raises:
         ValueError: if the mesh does not have as many places as there are ranks, and without a process group.

@@ -8,12 +8,12 @@ from __future__ import annotations
 import abc
 import dataclasses
 import types
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 
 from ..utils import _pytree
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 from pytpu import _C
@@ -13,6 +12,7 @@ from pytpu import _C
 from . import _artefact, _identity
 from ._custom import BodyOp, CustomOp, check_name, filled, on_meta, place_of
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""``torch.utils._contextlib``: context managers that are decorators as well."""
+"""`torch.utils._contextlib`: context managers that are decorators as well."""
 
 import functools
 import inspect
@@ -7,7 +7,7 @@ __all__ = []
 
 
 def context_decorator(ctx, func):
-    """Wrap a function so that each call runs in ``with ctx():``. Generators run each step in it."""
+    """Wrap a function so that each call runs in `with ctx():`. Generators run each step in it."""
     make = ctx if callable(ctx) and not hasattr(type(ctx), "__enter__") else (lambda: ctx)
     if isinstance(func, type):
         raise RuntimeError(
@@ -50,7 +50,7 @@ def context_decorator(ctx, func):
 
 
 class _DecoratorContextManager:
-    """A context manager that can decorate functions. Each call gets ``self.clone()``."""
+    """A context manager that can decorate functions. Each call gets `self.clone()`."""
 
     def __call__(self, orig_func):
         if inspect.isclass(orig_func):

@@ -1,4 +1,4 @@
-"""``torch.utils._device``: the default device as a context manager."""
+"""`torch.utils._device`: the default device as a context manager."""
 
 import pytpu as torch
 
@@ -6,7 +6,7 @@ from ._contextlib import context_decorator
 
 
 class DeviceContext:
-    """A block in which new tensors are on a device. ``with torch.device(...)`` is the public name of it."""
+    """A block in which new tensors are on a device. `with torch.device(...)` is the public name of it."""
 
     def __init__(self, device):
         self.device = torch.device(device)

@@ -1,4 +1,4 @@
-"""``torch.utils._dtype_abbrs``: short names of dtypes, for texts of graphs."""
+"""`torch.utils._dtype_abbrs`: short names of dtypes, for texts of graphs."""
 
 import pytpu as torch
 

@@ -1,4 +1,4 @@
-"""``torch.utils._foreach_utils``: grouping of tensors for optimizers."""
+"""`torch.utils._foreach_utils`: grouping of tensors for optimizers."""
 
 from .. import _C
 
@@ -33,7 +33,7 @@ def _group_tensors_by_device_and_dtype(tensorlistlist, with_indices=False):
     """Group the positions in parallel lists by the device and the dtype of the first list's tensors.
 
     Returns:
-        A dictionary from ``(device, dtype)`` to ``(lists, indices)``.
+        A dictionary from `(device, dtype)` to `(lists, indices)`.
     """
     groups = {}
     for i, first in enumerate(tensorlistlist[0]):

@@ -1,4 +1,4 @@
-"""``torch.utils._mode_utils``: blocks without modes."""
+"""`torch.utils._mode_utils`: blocks without modes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``torch.utils._python_dispatch``: modes and classes that answer calls below autograd."""
+"""`torch.utils._python_dispatch`: modes and classes that answer calls below autograd."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .. import (
 
 
 class TorchDispatchMode:
-    """A block in which ``__torch_dispatch__`` answers each call of an aten operator in this thread.
+    """A block in which `__torch_dispatch__` answers each call of an aten operator in this thread.
 
     The method gets the overload, the classes of operands that answer calls themselves, and the arguments. While it
     runs, the mode is off, so that it may call the overload. Gradient formulas run in the block, too.

@@ -656,8 +656,7 @@ def arg_tree_leaves(*args, **kwargs):
 
 
 def tree_map(func, tree, *rests, is_leaf=None):
-    """Return the tree of the results of a function for each leaf, together with the values at the same positions of
-    other trees.
+    """Return the tree of the results of a function for each leaf and the values at its position in other trees.
 
     Raises:
         ValueError: a further tree has another shape.

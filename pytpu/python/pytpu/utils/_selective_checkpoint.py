@@ -80,8 +80,9 @@ def _product(x, y):
 
 
 def _operator(function, args, kwargs):
-    """Return the operator that PyTorch would run and its arguments, or `None` if the policy is not called for the
-    function.
+    """Return the operator that PyTorch would run and its arguments.
+
+    Return `None` if the policy is not called for the function.
     """
     name = getattr(function, "__name__", "")
     if name == "__getitem__":

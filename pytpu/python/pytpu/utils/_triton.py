@@ -1,8 +1,8 @@
-"""``torch.utils._triton``: there is no Triton compiler here. Write kernels in Pallas or StableHLO."""
+"""`torch.utils._triton`: there is no Triton compiler here. Write kernels in Pallas or StableHLO."""
 
 
 def has_triton_package():
-    """Always return ``False``: PyTorch's kernels in Triton are not used, also where the package is installed."""
+    """Always return `False`: PyTorch's kernels in Triton are not used, also where the package is installed."""
     return False
 
 

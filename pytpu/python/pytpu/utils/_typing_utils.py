@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeVar
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 def not_none(obj: T | None) -> T:
-    """Return ``obj``.
+    """Return `obj`.
 
     Raises:
-        TypeError: if it is ``None``.
+        TypeError: if it is `None`.
     """
     if obj is None:
         raise TypeError("Invariant encountered: value was None when it should not be")

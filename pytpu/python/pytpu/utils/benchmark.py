@@ -80,8 +80,9 @@ def _deviation(values):
 
 @dataclass(repr=False)
 class Measurement:
-    """Times of a statement. Each of `raw_times` is for `number_per_run` runs. The attributes of `task_spec` are
-    attributes of this object too.
+    """Times of a statement.
+
+    Each of `raw_times` is for `number_per_run` runs. The attributes of `task_spec` are attributes of this object too.
     """
 
     number_per_run: int
@@ -339,9 +340,7 @@ class Timer:
 
 
 class Compare:
-    """Measurements as tables: one for each label, with a row for each `sub_label` and a column for each
-    `description`.
-    """
+    """Measurements as tables: one for each label, with rows for each `sub_label` and columns for each `description`."""
 
     def __init__(self, results):
         self._results = []

@@ -15,7 +15,7 @@ from pytpu import _C
 from pytpu.amp.autocast_mode import Settings
 from pytpu.autograd.graph import saved_tensors_hooks
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
@@ -115,7 +115,7 @@ def _tensors(value):
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[torch.Tensor]]:
-    """Return the devices of the tensors in ``args``, and the states of their random generators."""
+    """Return the devices of the tensors in `args`, and the states of their random generators."""
     devices = sorted({t.device.index or 0 for t in _tensors(args) if t.device.type == "tpu"})
     return devices, [_C._default_generator(torch.device("tpu", i)).get_state() for i in devices]
 
@@ -123,7 +123,7 @@ def get_device_states(*args: Any) -> tuple[list[int], list[torch.Tensor]]:
 def set_device_states(
     devices: Sequence[int], states: Sequence[torch.Tensor], *, device_type: str | None = None
 ) -> None:
-    """Restore the states that ``get_device_states`` returned."""
+    """Restore the states that `get_device_states` returned."""
     for i, state in zip(devices, states):
         _C._default_generator(torch.device(device_type or "tpu", i)).set_state(state)
 
@@ -203,8 +203,9 @@ _debug = None
 
 @contextlib.contextmanager
 def set_checkpoint_early_stop(enable):
-    """Set within a block whether the second run stops within the function when no more of its values are needed. This
-    overrides the argument.
+    """Set within a block whether the second run stops within the function when no more of its values are needed.
+
+    This overrides the argument.
     """
     before = getattr(_settings, "early_stop", None)
     _settings.early_stop = bool(enable)
@@ -216,7 +217,7 @@ def set_checkpoint_early_stop(enable):
 
 @contextlib.contextmanager
 def set_checkpoint_debug_enabled(enabled):
-    """Set within a block whether errors name the position and kind of every tensor, whatever ``debug`` is."""
+    """Set within a block whether errors name the position and kind of every tensor, whatever `debug` is."""
     global _debug
     before, _debug = _debug, enabled
     try:
@@ -295,8 +296,9 @@ class _Frame:
         )
 
     def arguments_came(self):
-        """Record that the second run has come to a call whose arguments are needed. Stop it if they were the last
-        needed values.
+        """Record that the second run has come to a call whose arguments are needed.
+
+        Stop it if they were the last needed values.
         """
         self.awaited -= 1
         if self.early_stop and self.awaited == 0 and len(self.found) == len(self.expected):
@@ -402,7 +404,7 @@ def checkpoint(
     respect_saved_tensors_hooks: bool | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Run ``function(*args, **kwargs)`` without keeping the values that backward needs. Backward runs it again.
+    """Run `function(*args, **kwargs)` without keeping the values that backward needs. Backward runs it again.
 
     Without a function: a decorator.
     """
@@ -448,7 +450,7 @@ def checkpoint_sequential(
     use_reentrant: bool | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Run functions one after the other in ``segments`` pieces. Each piece except the last is checkpointed."""
+    """Run functions one after the other in `segments` pieces. Each piece except the last is checkpointed."""
     if use_reentrant is None:
         warnings.warn(_PASS_IT.format(".checkpoint_sequential"), stacklevel=2)
         use_reentrant = True

@@ -1,4 +1,4 @@
-"""``python -m torch.utils.collect_env``: print the facts about the machine for a defect report."""
+"""`python -m torch.utils.collect_env`: print the facts about the machine for a defect report."""
 
 import os
 import platform
@@ -52,7 +52,7 @@ def get_os():
 
 
 def get_cpu_info():
-    """Return what ``lscpu`` says."""
+    """Return what `lscpu` says."""
     code, out, _ = run(["lscpu"])
     return out if code == 0 else platform.processor() or "None"
 

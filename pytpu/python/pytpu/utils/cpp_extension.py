@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

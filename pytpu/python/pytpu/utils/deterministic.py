@@ -1,4 +1,4 @@
-"""``torch.utils.deterministic``: a switch for memory that was not written."""
+"""`torch.utils.deterministic`: a switch for memory that was not written."""
 
 import sys
 import types
@@ -7,8 +7,10 @@ import types
 class _Deterministic(types.ModuleType):
     @property
     def fill_uninitialized_memory(self):
-        """Return whether new memory is filled where deterministic algorithms are asked for. Results here never depend
-        on it."""
+        """Return whether new memory is filled where deterministic algorithms are asked for.
+
+        Results here never depend on it.
+        """
         return self.__dict__.get("_fill", True)
 
     @fill_uninitialized_memory.setter

@@ -7,7 +7,7 @@ import enum
 import pytpu as torch
 from pytpu import _C
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -35,12 +35,12 @@ class DLDeviceType(enum.IntEnum):
 
 
 def to_dlpack(tensor: torch.Tensor) -> Any:
-    """Return a capsule for the memory of ``tensor``. A consumer takes it once."""
+    """Return a capsule for the memory of `tensor`. A consumer takes it once."""
     return _C._to_dlpack(torch.Tensor.detach(tensor), False, None, None)
 
 
 def export(tensor, stream=None, max_version=None, dl_device=None, copy=None):
-    """Return a capsule, as ``Tensor.__dlpack__`` does."""
+    """Return a capsule, as `Tensor.__dlpack__` does."""
     versioned = max_version is not None and max_version[0] >= 1
     capsule = _C._to_dlpack(tensor, versioned, None if dl_device is None else tuple(dl_device), copy)
     if stream is not None:
@@ -50,7 +50,7 @@ def export(tensor, stream=None, max_version=None, dl_device=None, copy=None):
 
 
 def tensor_device(tensor):
-    """Return the type and index of the device, as ``Tensor.__dlpack_device__`` does."""
+    """Return the type and index of the device, as `Tensor.__dlpack_device__` does."""
     kind, index = _C._dlpack_device(tensor)
     return DLDeviceType(kind), index
 

@@ -1,4 +1,4 @@
-"""``torch.utils.flop_counter``: floating-point operations of the products, convolutions and attentions of a block.
+"""`torch.utils.flop_counter`: floating-point operations of the products, convolutions and attentions of a block.
 
 A formula counts them at each call and at its gradient. A multiplication and an addition are two operations. Ops that
 PyTorch does not count, such as pointwise ops, products of vectors and recurrent layers, count as zero.
@@ -129,10 +129,10 @@ def register_flop_formula(targets, get_raw=False):
     """Register a function that counts the operations of an operator, or of several. A decorator.
 
     Args:
-        targets: an operator of ``torch.ops``, or a list of them.
+        targets: an operator of `torch.ops`, or a list of them.
         get_raw: whether the function takes tensors. Otherwise it takes their shapes.
 
-    ``formula(*args, out_val=None, out_shape=None, **kwargs)`` returns the number of operations of a call.
+    `formula(*args, out_val=None, out_shape=None, **kwargs)` returns the number of operations of a call.
     """
 
     def register(formula):
@@ -152,7 +152,7 @@ class FlopCounterMode(TorchFunctionMode):
     """A counter of the operations of a block, in all and by module.
 
     Args:
-        depth: how deep the table that ``display`` prints at the end goes into modules.
+        depth: how deep the table that `display` prints at the end goes into modules.
     """
 
     def __init__(self, mods=None, depth=2, display=True, custom_mapping=None):

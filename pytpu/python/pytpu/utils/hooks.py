@@ -6,7 +6,7 @@ import itertools
 import weakref
 from collections import OrderedDict
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any

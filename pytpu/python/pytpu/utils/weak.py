@@ -1,4 +1,4 @@
-"""``torch.utils.weak``: mappings that do not keep their keys alive and compare them by identity."""
+"""`torch.utils.weak`: mappings that do not keep their keys alive and compare them by identity."""
 
 import weakref
 from collections.abc import MutableMapping

@@ -1,4 +1,4 @@
-"""``functorch``, which PyTorch installs beside ``torch``: older names of ``torch.func``."""
+"""`functorch`, which PyTorch installs beside `torch`: older names of `torch.func`."""
 
 from torch._functorch.make_functional import (
     FunctionalModule as FunctionalModule,

@@ -1,4 +1,4 @@
-"""``functorch.compile``: older names of ``torch._functorch``."""
+"""`functorch.compile`: older names of `torch._functorch`."""
 
 from torch._functorch.aot_autograd import (
     aot_function as aot_function,

@@ -1,7 +1,7 @@
-"""``torch`` from ``pytpu``: importing this module puts ``pytpu`` in its place. See ``docs/being-torch.md``.
+"""`torch` from `pytpu`: importing this module puts `pytpu` in its place. See `docs/being-torch.md`.
 
-This file is in two places: in the folder ``_shim`` of ``pytpu``, which is on the path of processes that ``python -m
-pytpu`` starts, and in the wheel ``torch 2.15.0+pytpu``.
+This file is in two places: in the folder `_shim` of `pytpu`, which is on the path of processes that `python -m
+pytpu` starts, and in the wheel `torch 2.15.0+pytpu`.
 """
 
 import os

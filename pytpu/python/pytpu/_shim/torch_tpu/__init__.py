@@ -1,7 +1,7 @@
-"""``torch_tpu`` from ``pytpu``: its names are those of ``torch.tpu``. See ``docs/being-torch.md``.
+"""`torch_tpu` from `pytpu`: its names are those of `torch.tpu`. See `docs/being-torch.md`.
 
-Modules below it, such as ``torch_tpu.pallas`` and ``torch_tpu._internal.pallas``, are found by the finder of
-``pytpu._as_torch``.
+Modules below it, such as `torch_tpu.pallas` and `torch_tpu._internal.pallas`, are found by the finder of
+`pytpu._as_torch`.
 """
 
 import importlib

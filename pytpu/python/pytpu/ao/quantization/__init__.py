@@ -1,4 +1,4 @@
-"""``torch.ao.quantization``: marks for parts of a model to quantize. They do nothing. Quantizing itself is refused."""
+"""`torch.ao.quantization`: marks for parts of a model to quantize. They do nothing. Quantizing itself is refused."""
 
 from ...nn import Module
 
@@ -21,7 +21,7 @@ class DeQuantStub(QuantStub):
 
 
 class QuantWrapper(Module):
-    """A module between a ``QuantStub`` and a ``DeQuantStub``."""
+    """A module between a `QuantStub` and a `DeQuantStub`."""
 
     def __init__(self, module):
         super().__init__()

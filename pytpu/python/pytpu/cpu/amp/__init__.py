@@ -1,4 +1,4 @@
-"""``torch.cpu.amp``: ``torch.amp`` for the host."""
+"""`torch.cpu.amp`: `torch.amp` for the host."""
 
 import warnings as _warnings
 
@@ -17,7 +17,7 @@ def _warn(name):
 
 
 class autocast(_amp.autocast):
-    """``torch.autocast("cpu", ...)``."""
+    """`torch.autocast("cpu", ...)`."""
 
     def __init__(self, enabled=True, dtype=_bfloat16, cache_enabled=True):
         _warn("autocast")
@@ -25,7 +25,7 @@ class autocast(_amp.autocast):
 
 
 class GradScaler(_amp.GradScaler):
-    """``torch.amp.GradScaler("cpu", ...)``."""
+    """`torch.amp.GradScaler("cpu", ...)`."""
 
     def __init__(self, init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True):
         _warn("GradScaler")

@@ -1,4 +1,4 @@
-"""``torch.cuda.amp`` without CUDA: scripts that ask learn that it is not available, and go on in full precision."""
+"""`torch.cuda.amp` without CUDA: scripts that ask learn that it is not available, and go on in full precision."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import warnings as _warnings
 import pytpu.amp as _amp
 from pytpu import float16 as _float16
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -26,7 +26,7 @@ def _warn(name):
 
 
 class autocast(_amp.autocast):
-    """``torch.autocast("cuda", ...)``."""
+    """`torch.autocast("cuda", ...)`."""
 
     def __init__(self, enabled: bool = True, dtype: _dtype = _float16, cache_enabled: bool = True) -> None:
         _warn("autocast")
@@ -34,7 +34,7 @@ class autocast(_amp.autocast):
 
 
 class GradScaler(_amp.GradScaler):
-    """``torch.amp.GradScaler("cuda", ...)``."""
+    """`torch.amp.GradScaler("cuda", ...)`."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class GradScaler(_amp.GradScaler):
 
 
 def custom_fwd(fwd: Callable[..., Any] | None = None, *, cast_inputs: _dtype | None = None) -> Callable[..., Any]:
-    """``torch.amp.custom_fwd`` for CUDA."""
+    """`torch.amp.custom_fwd` for CUDA."""
     _warnings.warn(
         (
             "`torch.cuda.amp.custom_fwd(args...)` is deprecated. Please use `torch.amp.custom_fwd(args..., "
@@ -62,7 +62,7 @@ def custom_fwd(fwd: Callable[..., Any] | None = None, *, cast_inputs: _dtype | N
 
 
 def custom_bwd(bwd: Callable[..., Any]) -> Callable[..., Any]:
-    """``torch.amp.custom_bwd`` for CUDA."""
+    """`torch.amp.custom_bwd` for CUDA."""
     _warnings.warn(
         (
             "`torch.cuda.amp.custom_bwd(args...)` is deprecated. Please use `torch.amp.custom_bwd(args..., "

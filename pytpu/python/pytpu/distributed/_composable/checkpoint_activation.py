@@ -7,7 +7,7 @@ import functools
 from ...nn import Module
 from ...utils.checkpoint import checkpoint as _checkpoint
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -24,10 +24,10 @@ def checkpoint(module: Module, **kwargs: Any) -> Module:
 
     Args:
         module: the module.
-        kwargs: arguments of `torch.utils.checkpoint.checkpoint`, except for ``use_reentrant``, which is ``False``.
+        kwargs: arguments of `torch.utils.checkpoint.checkpoint`, except for `use_reentrant`, which is `False`.
 
     Raises:
-        NotImplementedError: for ``use_reentrant=True``.
+        NotImplementedError: for `use_reentrant=True`.
         AssertionError: if it was applied to the module before.
     """
     options = dict(kwargs)

@@ -7,7 +7,7 @@ import functools
 from ...nn import Module
 from .._composable_state import _State
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
@@ -61,9 +61,9 @@ def contract(state_cls: type[_State] = _State) -> Callable[[Callable[..., Any]],
     """Return a decorator of a function that changes a module in place, such as `fully_shard`.
 
     The first argument of the function is a module, or a sequence of modules. It can be applied to a module once, and
-    must keep the names of parameters, buffers and modules. It may return other modules, or ``None``.
+    must keep the names of parameters, buffers and modules. It may return other modules, or `None`.
 
-    The function gets a method ``state(module)``, which returns the state of a module, or ``None``. Modules that are
+    The function gets a method `state(module)`, which returns the state of a module, or `None`. Modules that are
     passed together share one.
 
     Args:
@@ -115,5 +115,5 @@ def contract(state_cls: type[_State] = _State) -> Callable[[Callable[..., Any]],
 
 
 def _get_registry(module: Module) -> dict[str, RegistryItem] | None:
-    """Return what was applied to a module, by the names of the functions; ``None`` if nothing was."""
+    """Return what was applied to a module, by the names of the functions; `None` if nothing was."""
     return getattr(module, REGISTRY_KEY, None)

@@ -6,7 +6,7 @@ from ... import device as _device
 from ...nn import Module
 from ._marks import KEY
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
@@ -65,10 +65,10 @@ def replicate(module: Module, ignored_modules: Iterable[Module] | None = None, *
     Args:
         module: the module.
         ignored_modules: submodules whose parameters are left alone.
-        kwargs: arguments of `DistributedDataParallel`, and ``device_id``, the device of inputs.
+        kwargs: arguments of `DistributedDataParallel`, and `device_id`, the device of inputs.
 
     Raises:
-        RuntimeError: if ``device_id`` and ``device_ids`` are given.
+        RuntimeError: if `device_id` and `device_ids` are given.
         AssertionError: if it was applied to the module before.
     """
     if KEY in module.__dict__:
@@ -88,7 +88,7 @@ def replicate(module: Module, ignored_modules: Iterable[Module] | None = None, *
 
 
 def _state(module: Module) -> object:
-    """Return what `replicate` has given to a module, or ``None``."""
+    """Return what `replicate` has given to a module, or `None`."""
     return module.__dict__.get(KEY)
 
 

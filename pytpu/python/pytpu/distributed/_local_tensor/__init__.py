@@ -1,4 +1,4 @@
-"""``torch.distributed._local_tensor``: tensors with the parts of all ranks in one process, which are not there.
+"""`torch.distributed._local_tensor`: tensors with the parts of all ranks in one process, which are not there.
 
 The package `spmd_types` asks whether they are used.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager

@@ -16,7 +16,7 @@ class ShardMetadata:
     Args:
         shard_offsets: the first index of the box in each dimension.
         shard_sizes: the size of the box in each dimension.
-        placement: the rank and its device, such as ``rank:1/cpu``. A text becomes a ``_remote_device``.
+        placement: the rank and its device, such as `rank:1/cpu`. A text becomes a `_remote_device`.
 
     Raises:
         ValueError: if the lists differ in length, or have a negative number.

@@ -12,7 +12,7 @@ from ...optim.optimizer import register_optimizer_step_post_hook, register_optim
 from ...utils._pytree import tree_leaves
 from .mod_tracker import ModTracker
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
@@ -110,10 +110,10 @@ def _bytes(tensors: Iterable[Tensor], seen: set[int]) -> dict[_device, int]:
 class MemTracker:
     """A context that tells what the memory of tensors is used for, now, at its peak, and by modules.
 
-    The totals are those of the allocators of devices ``cpu`` and ``tpu``: what was allocated within the context, and
+    The totals are those of the allocators of devices `cpu` and `tpu`: what was allocated within the context, and
     what `track_external` was told of. Parameters, buffers, gradients and states of optimizers are found by the modules
     and optimizers that run. The rest is activations: in backward, what exceeds the activations of forward is temporary.
-    Device ``cpu`` rounds sizes up, by at most a half. On device ``tpu`` each snapshot waits for the device.
+    Device `cpu` rounds sizes up, by at most a half. On device `tpu` each snapshot waits for the device.
 
     Example::
 
@@ -137,7 +137,7 @@ class MemTracker:
         self._before: dict[_device, int] = {}
         self._is_active = False
         self._in_step = False
-        #: Activations when backward began, by devices; ``None`` in forward.
+        #: Activations when backward began, by devices; `None` in forward.
         self._activations: dict[_device, int] | None = None
         self._peak: dict[_device, int] = {}
         self._peak_snapshot: Snapshot = {}
@@ -253,7 +253,7 @@ class MemTracker:
         """Return bytes by kind, and in total, for each device.
 
         Args:
-            type: ``"current"``, or ``"peak"`` for the moment with the largest total.
+            type: `"current"`, or `"peak"` for the moment with the largest total.
 
         Raises:
             ValueError: for another type.
@@ -273,8 +273,8 @@ class MemTracker:
         """Print a snapshot.
 
         Args:
-            type: ``"current"`` or ``"peak"``.
-            units: ``"B"``, ``"KiB"``, ``"MiB"`` or ``"GiB"``.
+            type: `"current"` or `"peak"`.
+            units: `"B"`, `"KiB"`, `"MiB"` or `"GiB"`.
             tabulate: whether to print a row for each device.
         """
         _print(self.get_tracker_snapshot(type), units, tabulate)

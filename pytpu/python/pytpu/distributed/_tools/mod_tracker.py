@@ -9,7 +9,7 @@ from ...autograd.graph import register_multi_grad_hook
 from ...nn.modules.module import Module, register_module_forward_hook, register_module_forward_pre_hook
 from ...utils._pytree import tree_leaves
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -26,7 +26,7 @@ class ModTracker:
     """A context that knows which modules are running, by their names.
 
     The name of a module is its path from the module whose forward was called first, which has the name of its class:
-    ``"Net.layers.0"``.
+    `"Net.layers.0"`.
 
     Example::
 
@@ -34,7 +34,7 @@ class ModTracker:
             model(x)  # in the forward of a layer, `tracker.parents` is {"Global", "Net", "Net.layers.0"}
     """
 
-    #: The names of the modules whose forward or backward runs now, and ``"Global"``.
+    #: The names of the modules whose forward or backward runs now, and `"Global"`.
     parents: set[str]
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class ModTracker:
         return self._is_ending or _C._current_graph_task_id() != -1
 
     def get_known_fqn(self, mod: Module) -> str | None:
-        """Return the name of a module, or ``None`` if it has not run."""
+        """Return the name of a module, or `None` if it has not run."""
         return self._names.get(mod)
 
     def register_user_hooks(
@@ -70,7 +70,7 @@ class ModTracker:
         Args:
             pre_fw_hook: gets the module and its inputs.
             post_fw_hook: gets the module, its inputs and its outputs.
-            pre_bw_hook: gets the module and gradients of its outputs. The module is ``None`` if it is gone.
+            pre_bw_hook: gets the module and gradients of its outputs. The module is `None` if it is gone.
             post_bw_hook: gets the module and gradients of its inputs.
 
         Raises:

@@ -1,4 +1,4 @@
-"""``torch.distributed.algorithms``: names around training in several processes."""
+"""`torch.distributed.algorithms`: names around training in several processes."""
 
 from .join import Join, Joinable, JoinHook
 

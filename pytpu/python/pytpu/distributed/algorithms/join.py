@@ -10,7 +10,7 @@ from pytpu import distributed as dist
 
 from ...nn.parallel.distributed import DistributedDataParallel
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
@@ -47,7 +47,7 @@ class Joinable(abc.ABC):
 
     @abc.abstractmethod
     def join_hook(self, **kwargs: Any) -> JoinHook:
-        """Return the hook that stands in for this object. ``kwargs`` are those of `Join`."""
+        """Return the hook that stands in for this object. `kwargs` are those of `Join`."""
 
     @property
     @abc.abstractmethod
@@ -73,8 +73,8 @@ class Join:
     Args:
         joinables: the objects with collectives, all of one group and device.
         enable: whether the context does anything.
-        throw_on_early_termination: whether all ranks raise ``RuntimeError`` when the first one has run out of data.
-        **kwargs: arguments of ``join_hook`` of the objects.
+        throw_on_early_termination: whether all ranks raise `RuntimeError` when the first one has run out of data.
+        **kwargs: arguments of `join_hook` of the objects.
 
     Raises:
         ValueError: there are no objects, or they have different groups or devices.
@@ -154,10 +154,10 @@ class Join:
             joinable: the object that begins. Only the first of a context speaks.
 
         Returns:
-            The `Work` of the collective, or ``None`` if nothing was said.
+            The `Work` of the collective, or `None` if nothing was said.
 
         Raises:
-            RuntimeError: another rank has run out of data, and the context has ``throw_on_early_termination``.
+            RuntimeError: another rank has run out of data, and the context has `throw_on_early_termination`.
         """
         state = joinable._join_state
         if not state.is_joined or not state.speaks:

@@ -1,7 +1,7 @@
-"""``torch.distributed.checkpoint``: checkpoints that several processes write and read, in PyTorch's format.
+"""`torch.distributed.checkpoint`: checkpoints that several processes write and read, in PyTorch's format.
 
 A checkpoint is a folder. Each process writes its chunks of the tensors to files of its own, and one process writes the
-file ``.metadata``, which names all chunks. Any number of processes can read it: each reads the chunks that it needs.
+file `.metadata`, which names all chunks. Any number of processes can read it: each reads the chunks that it needs.
 """
 
 from .api import CheckpointException

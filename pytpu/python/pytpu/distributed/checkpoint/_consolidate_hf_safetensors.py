@@ -6,7 +6,7 @@ import json
 import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytpu as torch
 import pytpu.distributed as dist
@@ -14,6 +14,7 @@ import pytpu.distributed as dist
 from ... import _replace_file, safetensors
 from ._pieces import narrow
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 

@@ -55,7 +55,7 @@ class StreamTransformExtension(Extension):
 
 
 class ZStandard(StreamTransformExtension):
-    """Compression by the package ``zstandard`` or ``pyzstd``."""
+    """Compression by the package `zstandard` or `pyzstd`."""
 
     def __init__(self) -> None:
         _require_zstd("ZStandard extension is unavailable")
@@ -98,7 +98,7 @@ class ZStandard(StreamTransformExtension):
 
 
 class _Compressing(io.RawIOBase):
-    """A stream that writes to another one through a compressor of ``pyzstd``."""
+    """A stream that writes to another one through a compressor of `pyzstd`."""
 
     def __init__(self, output: Any, compressor: Any) -> None:
         self.output = output

@@ -1,8 +1,8 @@
-"""The pickle in the file ``.metadata``.
+"""The pickle in the file `.metadata`.
 
-It names PyTorch's classes, also if this package has not taken the name ``torch``. PyTorch reads the file with
-``pickle``, which runs any code that the file names. This module reads it with the machine of `_weights_only`, which
-makes nothing but the classes of the table below, and what ``torch.load`` allows.
+It names PyTorch's classes, also if this package has not taken the name `torch`. PyTorch reads the file with
+`pickle`, which runs any code that the file names. This module reads it with the machine of `_weights_only`, which
+makes nothing but the classes of the table below, and what `torch.load` allows.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import pathlib
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytpu as torch
 
@@ -25,6 +25,7 @@ from .metadata import (
     TensorStorageMetadata,
 )
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -39,13 +40,13 @@ def _refuse_tensors(self: Any, obj: Any) -> None:
 
 
 class _Pickler(pickle.Pickler):
-    """The pickler of the standard library. It is right if this package has taken the name ``torch``."""
+    """The pickler of the standard library. It is right if this package has taken the name `torch`."""
 
     persistent_id = _refuse_tensors
 
 
 class _RenamingPickler(serialization._Pickler):
-    """A pickler that writes names of this package as names of ``torch``. It takes ten times as long."""
+    """A pickler that writes names of this package as names of `torch`. It takes ten times as long."""
 
     persistent_id = _refuse_tensors
 
@@ -74,7 +75,7 @@ def _path_of_windows(*parts: str) -> pathlib.PurePath:
 
 
 def _names() -> dict[str, Any]:
-    """Return what ``.metadata`` may name, besides what ``torch.load`` allows."""
+    """Return what `.metadata` may name, besides what `torch.load` allows."""
     from .filesystem import _StorageInfo
 
     names: dict[str, Any] = {"torch.distributed.checkpoint.filesystem._StorageInfo": _StorageInfo}

@@ -6,7 +6,7 @@ the methods of `_Checkpointable`, such as `DTensor`. `pieces_of` gives all of th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytpu as torch
 
@@ -15,6 +15,7 @@ from .metadata import ChunkStorageMetadata, MetadataIndex, TensorProperties
 from .planner import TensorWriteData, WriteItem, WriteItemType
 from .protocol import CheckpointableTensor, check_attributes, copy_attributes
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -147,7 +148,7 @@ def narrow(tensor: Tensor, offsets: Sequence[int], sizes: Sequence[int]) -> Tens
 
 
 def with_memory(value: Any) -> Any:
-    """Return a value whose tensors on device ``meta`` are replaced by tensors with memory, dicts and lists in place."""
+    """Return a value whose tensors on device `meta` are replaced by tensors with memory, dicts and lists in place."""
     if isinstance(value, (torch.Tensor, DTensor)):
         return _allocated(value) if value.device.type == "meta" else value
     if isinstance(value, dict):
@@ -169,7 +170,7 @@ def _allocated(tensor: Any) -> Any:
 
 
 def device_of_group() -> torch.device:
-    """Return the device of the default process group, or ``cpu`` without one."""
+    """Return the device of the default process group, or `cpu` without one."""
     import pytpu.distributed as dist
 
     if not dist.is_available() or not dist.is_initialized():

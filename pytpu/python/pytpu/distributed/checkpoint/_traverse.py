@@ -26,7 +26,7 @@ def traverse_state_dict(
     visitor: Callable[[OBJ_PATH, Any], None],
     keep_traversing: Callable[[Any], bool] = _is_tensor,
 ) -> None:
-    """Call ``visitor(path, value)`` for each value of a nested state dict.
+    """Call `visitor(path, value)` for each value of a nested state dict.
 
     Mappings are always entered. A list is entered if it holds a mapping or a value for which `keep_traversing` is true,
     at any depth. Other lists are values.

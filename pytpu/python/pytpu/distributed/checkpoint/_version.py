@@ -1,4 +1,4 @@
-"""``torch.distributed.checkpoint._version``: a name that PyTorch's planners set while they read old checkpoints."""
+"""`torch.distributed.checkpoint._version`: a name that PyTorch's planners set while they read old checkpoints."""
 
 from __future__ import annotations
 

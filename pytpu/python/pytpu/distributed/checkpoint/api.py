@@ -1,4 +1,4 @@
-"""``torch.distributed.checkpoint.api``: the error that all ranks raise when one of them fails."""
+"""`torch.distributed.checkpoint.api`: the error that all ranks raise when one of them fails."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CheckpointException(BaseException):
     """An error of saving or loading a checkpoint. Every rank raises it if one rank fails.
 
     Args:
-        msg: The step that failed, such as ``"write"``.
+        msg: The step that failed, such as `"write"`.
         failures: For each rank that failed, its exception and the lines of its traceback.
     """
 

@@ -1,4 +1,4 @@
-"""``torch.distributed.checkpoint.default_planner``: the planners that ``save`` and ``load`` use."""
+"""`torch.distributed.checkpoint.default_planner`: the planners that `save` and `load` use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import pytpu as torch
@@ -29,6 +29,7 @@ from .planner import LoadPlan, LoadPlanner, ReadItem, SavePlan, SavePlanner, Wri
 from .planner_helpers import common_boxes, read_items
 from .utils import find_state_dict_object
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pytpu import Tensor
 
@@ -214,7 +215,7 @@ class DefaultLoadPlanner(LoadPlanner):
     def set_up_planner(
         self, state_dict: STATE_DICT_TYPE, metadata: Metadata | None = None, is_coordinator: bool = False
     ) -> None:
-        """Take the state dict that is filled. Tensors on device ``meta`` get memory."""
+        """Take the state dict that is filled. Tensors on device `meta` get memory."""
         self.original_state_dict = with_memory(state_dict)
         self.metadata, self.is_coordinator = metadata, is_coordinator
         self.state_dict, self.mappings = flatten_state_dict(state_dict) if self.flatten_state_dict else (state_dict, {})

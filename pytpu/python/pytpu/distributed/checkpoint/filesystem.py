@@ -1,9 +1,9 @@
-"""``torch.distributed.checkpoint.filesystem``: checkpoints in folders.
+"""`torch.distributed.checkpoint.filesystem`: checkpoints in folders.
 
-A rank writes its items to files ``__RANK_NUMBER.distcp``, each item as ``torch.save`` writes it. The coordinator then
-writes ``.metadata``, which names the file, the offset and the length of each item.
+A rank writes its items to files `__RANK_NUMBER.distcp`, each item as `torch.save` writes it. The coordinator then
+writes `.metadata`, which names the file, the offset and the length of each item.
 
-A save never changes a file that the present ``.metadata`` names. It takes unused numbers, replaces ``.metadata`` when
+A save never changes a file that the present `.metadata` names. It takes unused numbers, replaces `.metadata` when
 all ranks have written their files to the disk, and only then removes the old files. So the folder always holds a
 complete checkpoint, the old one or the new one.
 """
@@ -25,7 +25,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytpu as torch
 
@@ -40,6 +40,7 @@ from .planner import LoadItemType, LoadPlan, LoadPlanner, ReadItem, SavePlan, Sa
 from .staging import BlockingAsyncStager
 from .storage import StorageReader, StorageWriter, WriteResult
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pytpu import Tensor
 
@@ -75,7 +76,7 @@ class _StorageInfo:
 
 
 class SerializationFormat(enum.Enum):
-    """Formats of files: that of ``torch.save`` for each item, or a file of safetensors."""
+    """Formats of files: that of `torch.save` for each item, or a file of safetensors."""
 
     TORCH_SAVE = "torch_save"
     SAFETENSORS = "safetensors"
@@ -467,7 +468,7 @@ class FileSystemWriter(_InFolder, BlockingAsyncStager, StorageWriter):
         return results
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        """Write ``.metadata``, which makes the new checkpoint valid. Then remove files that it does not name."""
+        """Write `.metadata`, which makes the new checkpoint valid. Then remove files that it does not name."""
         metadata.version = "1.0.0"
         metadata.storage_data = {result.index: result.storage_data for part in results for result in part}
         metadata.storage_meta = self.storage_meta()
@@ -561,7 +562,7 @@ class _Part(io.RawIOBase):
 class FileSystemReader(_InFolder, StorageReader):
     """A reader of checkpoints in a folder, of this package or of PyTorch.
 
-    Neither ``.metadata`` nor the items can run code. Classes that are not part of the format are refused, unless
+    Neither `.metadata` nor the items can run code. Classes that are not part of the format are refused, unless
     `torch.serialization.add_safe_globals` allows them.
 
     Args:
@@ -647,7 +648,7 @@ class FileSystemReader(_InFolder, StorageReader):
             kwargs: `rank` is the rank whose metadata is read, of a checkpoint that was saved without collectives.
 
         Raises:
-            OSError: If there is no file ``.metadata``.
+            OSError: If there is no file `.metadata`.
             pickle.UnpicklingError: If it is damaged.
         """
         path = self._metadata_path(kwargs.get("rank"))

@@ -1,6 +1,6 @@
-"""``torch.distributed.checkpoint.format_utils``: checkpoints of this format and files of ``torch.save``, both ways.
+"""`torch.distributed.checkpoint.format_utils`: checkpoints of this format and files of `torch.save`, both ways.
 
-``python -m torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER FILE`` and ``torch_to_dcp FILE FOLDER`` call
+`python -m torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER FILE` and `torch_to_dcp FILE FOLDER` call
 these functions.
 """
 

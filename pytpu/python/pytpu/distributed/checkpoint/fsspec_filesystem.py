@@ -1,4 +1,4 @@
-"""``torch.distributed.checkpoint.fsspec_filesystem``: checkpoints in file systems of the package ``fsspec``."""
+"""`torch.distributed.checkpoint.fsspec_filesystem`: checkpoints in file systems of the package `fsspec`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["FsspecReader", "FsspecWriter"]
 
 
 def _function_of_fsspec() -> Any:
-    """Return the function that finds the file system of a URL, or `None` if ``fsspec`` is not installed."""
+    """Return the function that finds the file system of a URL, or `None` if `fsspec` is not installed."""
     try:
         from fsspec.core import url_to_fs
     except ImportError:
@@ -25,7 +25,7 @@ def _function_of_fsspec() -> Any:
 
 
 class _UrlFiles(FileSystemBase):
-    """The operations on files, by ``fsspec``.
+    """The operations on files, by `fsspec`.
 
     Args:
         options: Options of the file system.
@@ -69,7 +69,7 @@ class _UrlFiles(FileSystemBase):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """Return whether ``fsspec`` is installed and knows the protocol of a URL."""
+        """Return whether `fsspec` is installed and knows the protocol of a URL."""
         find = None if isinstance(checkpoint_id, Path) else _function_of_fsspec()
         if find is None:
             return False
@@ -102,7 +102,7 @@ class _AtUrl:
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """Return whether ``fsspec`` is installed and knows the protocol of a URL."""
+        """Return whether `fsspec` is installed and knows the protocol of a URL."""
         return _UrlFiles.validate_checkpoint_id(checkpoint_id)
 
 
@@ -110,7 +110,7 @@ class FsspecWriter(_AtUrl, FileSystemWriter):
     """A writer of checkpoints to a URL.
 
     Args:
-        path: The URL, such as ``"gs://bucket/step-100"``.
+        path: The URL, such as `"gs://bucket/step-100"`.
         single_file_per_rank: If `False`, each item gets a file of its own.
         sync_files: Whether files are flushed to the disk, where the file system can.
         thread_count: Number of threads that write, each to a file of its own.

@@ -1,4 +1,4 @@
-"""``torch.distributed.checkpoint.hf_storage``: checkpoints as safetensors files, with the names of Hugging Face."""
+"""`torch.distributed.checkpoint.hf_storage`: checkpoints as safetensors files, with the names of Hugging Face."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class HuggingFaceStorageWriter(FileSystemWriter):
         fqn_to_index_mapping: Number of the file of each tensor, from 1. By default all are in one file.
         thread_count: Number of threads that write, each to a file of its own.
         save_distributed: Whether each rank writes files of its own, with the chunks that it has.
-        enable_consolidation: Whether these files go to the subfolder ``sharded``, and the coordinator then writes files
+        enable_consolidation: Whether these files go to the subfolder `sharded`, and the coordinator then writes files
             with whole tensors.
         thread_count_consolidation: Number of threads that write whole tensors.
     """
@@ -79,7 +79,7 @@ class HuggingFaceStorageWriter(FileSystemWriter):
         return self._write_files(planner, files)
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        """Write the index file, and with ``enable_consolidation`` the files with whole tensors."""
+        """Write the index file, and with `enable_consolidation` the files with whole tensors."""
         if not self.save_distributed:
             written = [result for part in results for result in part]
             names = {result.index.fqn: result.storage_data.relative_path for result in written}

@@ -1,4 +1,4 @@
-"""``torch.distributed.checkpoint.logger``: the log of checkpoints."""
+"""`torch.distributed.checkpoint.logger`: the log of checkpoints."""
 
 import logging
 

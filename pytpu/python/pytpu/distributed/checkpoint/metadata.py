@@ -1,4 +1,4 @@
-"""``torch.distributed.checkpoint.metadata``: the classes of the file ``.metadata``.
+"""`torch.distributed.checkpoint.metadata`: the classes of the file `.metadata`.
 
 The file is a pickle of `Metadata`. Names and fields are PyTorch's, so that each library reads the other's files.
 """
@@ -9,12 +9,13 @@ import enum
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytpu as torch
 
 from .stateful import StatefulT
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pytpu import Tensor
 

@@ -1,8 +1,8 @@
-"""``torch.distributed.checkpoint.optimizer``: a function for states of the class ``FullyShardedDataParallel``."""
+"""`torch.distributed.checkpoint.optimizer`: a function for states of the class `FullyShardedDataParallel`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytpu as torch
 
@@ -13,6 +13,7 @@ from .state_dict_loader import _load_state_dict
 from .state_dict_saver import _is_alone
 from .utils import Team
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pytpu import Tensor
 
@@ -40,7 +41,7 @@ def load_sharded_optimizer_state_dict(
         planner: The planner. By default a `DefaultLoadPlanner`.
 
     Returns:
-        A dict with the state under `optimizer_key`. Tensors without a parameter of their size are whole, on ``cpu``.
+        A dict with the state under `optimizer_key`. Tensors without a parameter of their size are whole, on `cpu`.
 
     Raises:
         CheckpointException: On all ranks, if one rank fails.

@@ -1,4 +1,4 @@
-"""``torch.distributed.checkpoint.planner``: who writes and reads which part of a checkpoint."""
+"""`torch.distributed.checkpoint.planner`: who writes and reads which part of a checkpoint."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import enum
 import io
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytpu as torch
 
 from .._checkpointable import _Checkpointable as _Checkpointable
 from .metadata import STATE_DICT_TYPE, ChunkStorageMetadata, Metadata, MetadataIndex, StorageMeta, TensorProperties
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pytpu import Tensor
 
@@ -149,13 +150,15 @@ class LoadPlan:
 
 
 class SavePlanner(abc.ABC):
-    """A class that decides which rank writes what. ``save`` calls its methods in this order:
+    """A class that decides which rank writes what.
 
-    1. ``set_up_planner`` on all ranks, with the state dict.
-    2. ``create_local_plan`` on all ranks. The plans are sent to the coordinator.
-    3. ``create_global_plan`` on the coordinator. Each rank receives its new plan.
-    4. ``finish_plan`` on all ranks.
-    5. ``resolve_data`` for each item, possibly from several threads.
+    `save` calls its methods in this order:
+
+    1. `set_up_planner` on all ranks, with the state dict.
+    2. `create_local_plan` on all ranks. The plans are sent to the coordinator.
+    3. `create_global_plan` on the coordinator. Each rank receives its new plan.
+    4. `finish_plan` on all ranks.
+    5. `resolve_data` for each item, possibly from several threads.
     """
 
     @abc.abstractmethod
@@ -182,13 +185,15 @@ class SavePlanner(abc.ABC):
 
 
 class LoadPlanner:
-    """A class that decides what each rank reads, and where it goes. ``load`` calls its methods in this order:
+    """A class that decides what each rank reads, and where it goes.
 
-    1. ``set_up_planner`` on all ranks, with the state dict and the content of the checkpoint.
-    2. ``create_local_plan`` on all ranks. The plans are sent to the coordinator.
-    3. ``create_global_plan`` on the coordinator. Each rank receives its new plan.
-    4. ``finish_plan`` on all ranks.
-    5. For each item, either ``load_bytes``, or ``resolve_tensor`` and then ``commit_tensor``.
+    `load` calls its methods in this order:
+
+    1. `set_up_planner` on all ranks, with the state dict and the content of the checkpoint.
+    2. `create_local_plan` on all ranks. The plans are sent to the coordinator.
+    3. `create_global_plan` on the coordinator. Each rank receives its new plan.
+    4. `finish_plan` on all ranks.
+    5. For each item, either `load_bytes`, or `resolve_tensor` and then `commit_tensor`.
     """
 
     @abc.abstractmethod
@@ -223,4 +228,4 @@ class LoadPlanner:
 
     @abc.abstractmethod
     def commit_tensor(self, read_item: ReadItem, tensor: Tensor) -> None:
-        """Take the tensor of ``resolve_tensor`` after it has been filled."""
+        """Take the tensor of `resolve_tensor` after it has been filled."""

@@ -1,10 +1,10 @@
-"""``torch.distributed.checkpoint.planner_helpers``: the saved chunks that fill the chunks of this rank."""
+"""`torch.distributed.checkpoint.planner_helpers`: the saved chunks that fill the chunks of this rank."""
 
 from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytpu as torch
 
@@ -12,6 +12,7 @@ from ._pieces import pieces_of, write_items
 from .metadata import STORAGE_TYPES, BytesStorageMetadata, ChunkStorageMetadata, MetadataIndex, TensorStorageMetadata
 from .planner import LoadItemType, ReadItem, WriteItem
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""``torch.distributed.checkpoint.protocol``: tensors that say by attributes which part of a larger tensor they hold."""
+"""`torch.distributed.checkpoint.protocol`: tensors that say by attributes which part of a larger tensor they hold."""
 
 from __future__ import annotations
 

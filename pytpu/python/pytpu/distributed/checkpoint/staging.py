@@ -1,4 +1,4 @@
-"""``torch.distributed.checkpoint.staging``: copies of state dicts that ``async_save`` writes."""
+"""`torch.distributed.checkpoint.staging`: copies of state dicts that `async_save` writes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import pytpu as torch
 
@@ -15,6 +15,7 @@ from ..tensor import DTensor
 from .metadata import STATE_DICT_TYPE
 from .protocol import CheckpointableTensor, copy_attributes
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pytpu import Tensor
 
@@ -23,13 +24,13 @@ __all__ = ["AsyncStager", "BlockingAsyncStager", "DefaultStager", "StagingOption
 
 @runtime_checkable
 class AsyncStager(Protocol):
-    """A class that copies a state dict before ``async_save`` writes it, so that training can go on."""
+    """A class that copies a state dict before `async_save` writes it, so that training can go on."""
 
     _synchronize_after_execute: bool = True
 
     @property
     def should_synchronize_after_execute(self) -> bool:
-        """Whether ``async_save`` waits for the copy."""
+        """Whether `async_save` waits for the copy."""
         return self._synchronize_after_execute
 
     def stage(self, state_dict: STATE_DICT_TYPE) -> Future[STATE_DICT_TYPE] | STATE_DICT_TYPE:
@@ -37,7 +38,7 @@ class AsyncStager(Protocol):
         raise NotImplementedError(f"{type(self).__name__} must implement stage method")
 
     def synchronize_staging(self) -> None:
-        """Wait for the copy. Deprecated: use ``AsyncSaveResponse.staging_completion``."""
+        """Wait for the copy. Deprecated: use `AsyncSaveResponse.staging_completion`."""
         warnings.warn(
             "`synchronize_staging` is deprecated and will be removed in future versions."
             "Please use staging_future from AsyncSaveResponse instead.",
@@ -120,7 +121,7 @@ class StagingOptions:
     Args:
         use_pinned_memory: Accepted for compatibility. This package has no pinned memory.
         use_shared_memory: Whether the copy is in memory that processes share.
-        use_async_staging: Whether a thread makes the copy. Do not change the state dict before the future of ``stage``
+        use_async_staging: Whether a thread makes the copy. Do not change the state dict before the future of `stage`
             is complete.
         use_non_blocking_copy: Accepted for compatibility. It requires an accelerator.
     """
@@ -138,7 +139,7 @@ class DefaultStager(AsyncStager):
         config: Options.
 
     Raises:
-        AssertionError: If ``use_non_blocking_copy`` is set, and there is no accelerator.
+        AssertionError: If `use_non_blocking_copy` is set, and there is no accelerator.
     """
 
     def __init__(self, config: StagingOptions | None = None) -> None:
@@ -150,7 +151,7 @@ class DefaultStager(AsyncStager):
         self._copied: Future[STATE_DICT_TYPE] | None = None
 
     def stage(self, state_dict: STATE_DICT_TYPE, **kwargs: Any) -> STATE_DICT_TYPE | Future[STATE_DICT_TYPE]:
-        """Return a copy of the state dict, or a future of it with ``use_async_staging``."""
+        """Return a copy of the state dict, or a future of it with `use_async_staging`."""
         copier = _Copier(self._is_shared)
         if self._thread is None:
             return copier.copy(state_dict)
@@ -169,7 +170,7 @@ class DefaultStager(AsyncStager):
 
 
 class BlockingAsyncStager(AsyncStager):
-    """A stager whose ``stage`` returns when the copy is complete.
+    """A stager whose `stage` returns when the copy is complete.
 
     Args:
         cache_staged_state_dict: Whether the memory of a copy is used for the next one. Wait for the last save before
@@ -192,7 +193,7 @@ class BlockingAsyncStager(AsyncStager):
         return copied
 
     def synchronize_staging(self) -> None:
-        """Do nothing: ``stage`` has waited."""
+        """Do nothing: `stage` has waited."""
 
     def close(self) -> None:
         """Do nothing."""

@@ -1,7 +1,7 @@
-"""``torch.distributed.checkpoint.state_dict``: states of models and optimizers under the names of a plain model.
+"""`torch.distributed.checkpoint.state_dict`: states of models and optimizers under the names of a plain model.
 
-The names do not depend on how a model is wrapped: by ``DistributedDataParallel``, ``FullyShardedDataParallel``,
-``torch.compile`` or ``checkpoint_wrapper``. States of optimizers name parameters instead of numbering them. So a state
+The names do not depend on how a model is wrapped: by `DistributedDataParallel`, `FullyShardedDataParallel`,
+`torch.compile` or `checkpoint_wrapper`. States of optimizers name parameters instead of numbering them. So a state
 can be loaded by another number of ranks, and by a model that is wrapped in another way.
 """
 
@@ -331,7 +331,7 @@ def _no_optimizer_state(state: object) -> str:
 
 
 def _flatten_optimizer_state(state: OptimizerStateType) -> dict[str, Any]:
-    """Return the state of an optimizer by flat names, ``state.NAME.KEY`` and ``param_groups.NAME.KEY``.
+    """Return the state of an optimizer by flat names, `state.NAME.KEY` and `param_groups.NAME.KEY`.
 
     Raises:
         NotImplementedError: If a value of the state is no tensor, number or dict.
@@ -553,8 +553,9 @@ def get_state_dict(
     submodules: set[nn.Module] | None = None,
     options: StateDictOptions | None = None,
 ) -> tuple[dict[str, ValueType], OptimizerStateType]:
-    """Return the state dicts of a model and of its optimizers. See `get_model_state_dict` and
-    `get_optimizer_state_dict`.
+    """Return the state dicts of a model and of its optimizers.
+
+    See `get_model_state_dict` and `get_optimizer_state_dict`.
 
     Args:
         model: The model.
@@ -599,7 +600,7 @@ def set_optimizer_state_dict(
         options: Options.
 
     Raises:
-        RuntimeError: If the state of a parameter is missing, and ``strict`` is true.
+        RuntimeError: If the state of a parameter is missing, and `strict` is true.
     """
     found = _as_optimizers(optimizers)
     if not found:
@@ -637,7 +638,7 @@ def set_state_dict(
 
 
 def _patch_model_state_dict(model: nn.Module, *, options: StateDictOptions | None = None) -> None:
-    """Replace ``state_dict`` and ``load_state_dict`` of a model by the functions of this module."""
+    """Replace `state_dict` and `load_state_dict` of a model by the functions of this module."""
 
     def state_dict() -> dict[str, Any]:
         return get_model_state_dict(model, options=options)
@@ -656,7 +657,7 @@ def _patch_optimizer_state_dict(
     optimizers: torch.optim.Optimizer | Iterable[torch.optim.Optimizer],
     options: StateDictOptions | None = None,
 ) -> None:
-    """Replace ``state_dict`` and ``load_state_dict`` of optimizers by the functions of this module."""
+    """Replace `state_dict` and `load_state_dict` of optimizers by the functions of this module."""
     found = _as_optimizers(optimizers)
 
     def state_dict() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``torch.distributed.checkpoint.state_dict_loader``: ``load``."""
+"""`torch.distributed.checkpoint.state_dict_loader`: `load`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def load(
     their memory. Other values are replaced.
 
     Args:
-        state_dict: The values to fill. Objects with ``state_dict`` and ``load_state_dict`` get their state.
+        state_dict: The values to fill. Objects with `state_dict` and `load_state_dict` get their state.
         checkpoint_id: Folder or URL of the checkpoint.
         storage_reader: The reader. By default a `FileSystemReader` for `checkpoint_id`.
         planner: The planner. By default a `DefaultLoadPlanner`.
@@ -138,7 +138,7 @@ def _load_state_dict_from_keys(
     storage_reader: StorageReader | None = None,
     process_group: Any = None,
 ) -> dict[str, Any]:
-    """Return values of a checkpoint, on ``cpu``.
+    """Return values of a checkpoint, on `cpu`.
 
     Args:
         keys: Names of values, flat or of the dicts that hold them. `None` is all.

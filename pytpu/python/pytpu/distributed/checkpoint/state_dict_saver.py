@@ -1,4 +1,4 @@
-"""``torch.distributed.checkpoint.state_dict_saver``: ``save`` and ``async_save``."""
+"""`torch.distributed.checkpoint.state_dict_saver`: `save` and `async_save`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["AsyncCheckpointerType", "AsyncSaveResponse", "async_save", "save", "
 
 
 class AsyncCheckpointerType(enum.Enum):
-    """Where ``async_save`` writes: in a thread. Another process is not implemented."""
+    """Where `async_save` writes: in a thread. Another process is not implemented."""
 
     THREAD = "thread"
     PROCESS = "process"
@@ -81,7 +81,7 @@ def save(
 
     Args:
         state_dict: The values: tensors, containers of them, objects that `torch.save` writes, and objects with
-            ``state_dict``.
+            `state_dict`.
         checkpoint_id: Folder or URL of the checkpoint.
         storage_writer: The writer. By default a `FileSystemWriter` for `checkpoint_id`.
         planner: The planner. By default a `DefaultSavePlanner`.
@@ -118,7 +118,7 @@ def save(
 
 @dataclass
 class AsyncSaveResponse:
-    """The futures of ``async_save`` with a stager that copies in a thread.
+    """The futures of `async_save` with a stager that copies in a thread.
 
     Args:
         staging_completion: Complete when the state dict has been copied and may change.
@@ -143,7 +143,7 @@ def async_save(
 ) -> Future[Any] | AsyncSaveResponse:
     """Copy a state dict, and write the checkpoint in a thread. All ranks of the group call this function.
 
-    The thread calls collectives. Give it a process group of its own (``dist.new_group()``), so that they do not mix
+    The thread calls collectives. Give it a process group of its own (`dist.new_group()`), so that they do not mix
     with those of the training loop. Wait for the future before the next save, and before the process ends.
 
     Args:
@@ -151,8 +151,8 @@ def async_save(
         checkpoint_id: Folder or URL of the checkpoint.
         storage_writer: The writer. By default a `FileSystemWriter` for `checkpoint_id`.
         planner: The planner. By default a `DefaultSavePlanner`.
-        process_group: The group. `None` is the default group. It needs a backend for ``cpu``.
-        async_checkpointer_type: Where the checkpoint is written. Only ``THREAD`` is implemented.
+        process_group: The group. `None` is the default group. It needs a backend for `cpu`.
+        async_checkpointer_type: Where the checkpoint is written. Only `THREAD` is implemented.
         async_stager: The class that copies the state dict. By default the writer, if it can, or a `DefaultStager`.
         no_dist: Whether this process saves alone.
         use_collectives: If `False`, each rank writes a checkpoint of its own.
@@ -161,7 +161,7 @@ def async_save(
         A future of the content of the checkpoint. With a stager that copies in a thread, an `AsyncSaveResponse`.
 
     Raises:
-        NotImplementedError: If `async_checkpointer_type` is ``PROCESS``.
+        NotImplementedError: If `async_checkpointer_type` is `PROCESS`.
     """
     if async_checkpointer_type == AsyncCheckpointerType.PROCESS:
         raise NotImplementedError(
@@ -267,7 +267,7 @@ def _save_state_dict(
 def _set_up_planner(
     planner: SavePlanner, state_dict: STATE_DICT_TYPE, storage_meta: StorageMeta | None, is_coordinator: bool
 ) -> None:
-    """Call ``set_up_planner``, also of a class for older versions of PyTorch."""
+    """Call `set_up_planner`, also of a class for older versions of PyTorch."""
     if accepted(planner.set_up_planner, storage_meta=storage_meta):
         planner.set_up_planner(state_dict, storage_meta=storage_meta, is_coordinator=is_coordinator)
         return

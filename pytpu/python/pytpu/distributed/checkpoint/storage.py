@@ -1,15 +1,16 @@
-"""``torch.distributed.checkpoint.storage``: where checkpoints are written to and read from."""
+"""`torch.distributed.checkpoint.storage`: where checkpoints are written to and read from."""
 
 from __future__ import annotations
 
 import abc
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .metadata import Metadata, MetadataIndex, StorageMeta
 from .planner import LoadPlan, LoadPlanner, SavePlan, SavePlanner
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pytpu.futures import Future
 
@@ -32,13 +33,15 @@ class WriteResult:
 
 
 class StorageWriter(abc.ABC):
-    """A class that writes items. ``save`` calls its methods in this order:
+    """A class that writes items.
 
-    1. ``reset`` and ``set_up_storage_writer`` on all ranks.
-    2. ``prepare_local_plan`` on all ranks.
-    3. ``prepare_global_plan`` on the coordinator.
-    4. ``write_data`` on all ranks.
-    5. ``finish`` on the coordinator.
+    `save` calls its methods in this order:
+
+    1. `reset` and `set_up_storage_writer` on all ranks.
+    2. `prepare_local_plan` on all ranks.
+    3. `prepare_global_plan` on the coordinator.
+    4. `write_data` on all ranks.
+    5. `finish` on the coordinator.
     """
 
     @abc.abstractmethod
@@ -81,12 +84,14 @@ class StorageWriter(abc.ABC):
 
 
 class StorageReader(abc.ABC):
-    """A class that reads items. ``load`` calls its methods in this order:
+    """A class that reads items.
 
-    1. ``reset`` and ``read_metadata`` on all ranks.
-    2. ``set_up_storage_reader`` and ``prepare_local_plan`` on all ranks.
-    3. ``prepare_global_plan`` on the coordinator.
-    4. ``read_data`` on all ranks.
+    `load` calls its methods in this order:
+
+    1. `reset` and `read_metadata` on all ranks.
+    2. `set_up_storage_reader` and `prepare_local_plan` on all ranks.
+    3. `prepare_global_plan` on the coordinator.
+    4. `read_data` on all ranks.
     """
 
     @abc.abstractmethod

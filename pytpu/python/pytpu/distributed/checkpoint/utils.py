@@ -1,4 +1,4 @@
-"""``torch.distributed.checkpoint.utils``: steps that all ranks do together, and values by their names."""
+"""`torch.distributed.checkpoint.utils`: steps that all ranks do together, and values by their names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import inspect
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pytpu.distributed as dist
 
@@ -15,6 +15,7 @@ from ._pieces import memory_of
 from .api import CheckpointException, is_wrapped, wrapped
 from .metadata import STATE_DICT_TYPE, MetadataIndex
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pytpu import Tensor
 

@@ -13,10 +13,10 @@ TORCH_WORKER_SERVER_SOCKET = "TORCH_WORKER_SERVER_SOCKET"
 
 @contextmanager
 def worker_main() -> Iterator[None]:
-    """Run the main function of a worker in a ``with`` block.
+    """Run the main function of a worker in a `with` block.
 
     Raises:
-        NotImplementedError: if ``TORCH_WORKER_SERVER_SOCKET`` asks for a debugging server.
+        NotImplementedError: if `TORCH_WORKER_SERVER_SOCKET` asks for a debugging server.
     """
     if TORCH_WORKER_SERVER_SOCKET in os.environ:
         raise NotImplementedError(

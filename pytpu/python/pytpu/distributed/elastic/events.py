@@ -1,7 +1,7 @@
 """Events of a job: workers that start, succeed and fail. A logging handler gets each event as JSON.
 
-`torch.distributed.run` takes the name of a handler in ``--event-log-handler``: ``null`` or ``console``. A program that
-calls `elastic_launch` may use its own name: it adds a handler to the logger ``torchelastic-events-<name>``.
+`torch.distributed.run` takes the name of a handler in `--event-log-handler`: `null` or `console`. A program that
+calls `elastic_launch` may use its own name: it adds a handler to the logger `torchelastic-events-<name>`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def get_logging_handler(destination: str = "null") -> logging.Handler:
     """Return a new handler.
 
     Args:
-        destination: ``console`` writes to standard error, ``null`` drops events.
+        destination: `console` writes to standard error, `null` drops events.
 
     Raises:
         KeyError: if there is no handler of that name.

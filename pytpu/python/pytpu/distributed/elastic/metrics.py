@@ -83,7 +83,7 @@ def put_metric(metric_name: str, metric_value: int, metric_group: str = _GROUP) 
 
 @contextmanager
 def _measure(name: str, group: str) -> Iterator[None]:
-    """Send the duration of a ``with`` block, and whether it raised."""
+    """Send the duration of a `with` block, and whether it raised."""
     begin = time.perf_counter()
     outcome = "failure"
     try:

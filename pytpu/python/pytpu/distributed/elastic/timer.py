@@ -1,7 +1,7 @@
 """Timers that end a worker which is stuck. A worker sets one with `expires`, and another process watches it.
 
 Requests go through a queue of `multiprocessing` (`LocalTimerServer`) or through a named pipe (`FileTimerServer`). The
-agent has such a pipe if ``TORCHELASTIC_ENABLE_FILE_TIMER`` is 1.
+agent has such a pipe if `TORCHELASTIC_ENABLE_FILE_TIMER` is 1.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ class FileTimerClient(TimerClient):
 
         Raises:
             BrokenPipeError: if there is no server.
-            RuntimeError: if ``scope_id`` is too long.
+            RuntimeError: if `scope_id` is too long.
         """
         self._send(FileTimerRequest(os.getpid(), scope_id, expiration_time, self.signal))
 
@@ -365,7 +365,7 @@ def configure(timer_client: TimerClient) -> None:
 
 @contextmanager
 def expires(after: float, scope: str | None = None, client: TimerClient | None = None) -> Iterator[None]:
-    """Let the worker be ended if a ``with`` block takes too long.
+    """Let the worker be ended if a `with` block takes too long.
 
     Args:
         after: seconds.

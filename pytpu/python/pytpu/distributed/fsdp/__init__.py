@@ -1,4 +1,4 @@
-"""``torch.distributed.fsdp``: modules whose parameters are sharded over the ranks."""
+"""`torch.distributed.fsdp`: modules whose parameters are sharded over the ranks."""
 
 from ._module import (
     FSDPModule as FSDPModule,

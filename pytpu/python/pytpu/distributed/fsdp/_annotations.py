@@ -1,4 +1,4 @@
-"""Parameters whose parts on other mesh dimensions are plain tensors, with types by the package ``spmd_types``.
+"""Parameters whose parts on other mesh dimensions are plain tensors, with types by the package `spmd_types`.
 
 Such a program computes with the parts of tensor parallel parameters itself. Each part says by its types how it belongs
 to the whole, so `fully_shard` makes sharded tensors of the whole, and lets the module compute with the part.
@@ -10,7 +10,7 @@ import sys
 
 from ..tensor import Placement, Replicate, Shard
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -26,8 +26,8 @@ class AnnotatedPart:
     Args:
         part: the part of this rank.
         mesh: the mesh of all kinds of parallelism.
-        dims: the dimensions of ``mesh`` that are data parallel.
-        types: the package ``spmd_types``.
+        dims: the dimensions of `mesh` that are data parallel.
+        types: the package `spmd_types`.
 
     Raises:
         NotImplementedError: if the part is a summand, or several mesh dimensions divide one dimension of the tensor.
@@ -57,7 +57,7 @@ class AnnotatedPart:
                 raise NotImplementedError(f"fully_shard: parameters of type {kind} on mesh dimension {name!r}")
             names.append(name)
             placements.append(placement)
-        #: The mesh of the other kinds of parallelism, or ``None`` if they have one rank.
+        #: The mesh of the other kinds of parallelism, or `None` if they have one rank.
         self.mesh = mesh[tuple(names)] if names else None
         self.placements: tuple[Placement, ...] = tuple(placements)
         #: The sizes of the whole.
@@ -72,7 +72,7 @@ class AnnotatedPart:
 
 
 def read_annotations(part: Tensor, mesh: DeviceMesh, dims: DataParallelMeshDims | None) -> AnnotatedPart | None:
-    """Return the placements of a plain parameter, or ``None`` if it has no types."""
+    """Return the placements of a plain parameter, or `None` if it has no types."""
     types: Any = sys.modules.get("spmd_types")
     if dims is None or types is None or not types.has_local_type(part):
         return None

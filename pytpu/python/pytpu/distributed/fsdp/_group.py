@@ -22,7 +22,7 @@ from ... import (
 from ...autograd import Function
 from .. import ReduceOp, all_gather_into_tensor, all_reduce, reduce_scatter_tensor
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
@@ -40,9 +40,9 @@ _ALIGNMENT = 16
 def _begin_gather(
     parts: Sequence[Tensor], group: ProcessGroup, is_again: bool, after: Tensor | None
 ) -> Callable[[], list[Tensor]]:
-    """Begin to gather the parts of all ranks. Return a function that waits, and returns them, ``(ranks * n, ...)``.
+    """Begin to gather the parts of all ranks. Return a function that waits, and returns them, `(ranks * n, ...)`.
 
-    A program gathers parts again only when it has computed ``after``.
+    A program gathers parts again only when it has computed `after`.
     """
     ranks = group.size()
     if ranks == 1:
@@ -126,7 +126,7 @@ class Reduction:
             self.parts = self._split(output)
 
     def _split(self, parts: Tensor) -> list[Tensor]:
-        """Return the parts of the parameters that are one after another in ``parts``."""
+        """Return the parts of the parameters that are one after another in `parts`."""
         sizes = [p.chunk_sizes() for p in self.parameters]
         return [part.view(n) for part, n in zip(parts.split([math.prod(n) for n in sizes]), sizes)]
 
@@ -217,7 +217,7 @@ class ParameterGroup:
         self._kept: list[Tensor] | None = None
         self.syncs = self.reduces_replicas = self.unshards_in_backward = True
         self.reduces_unused = self.sums = False
-        #: Whether the next group is gathered early. On device ``tpu`` the compiler decides.
+        #: Whether the next group is gathered early. On device `tpu` the compiler decides.
         self.prefetches = info.mesh.device_type != "tpu"
         self.divide_factor: float | None = None
         #: The user's function that reduces gradients, if there is one.
@@ -326,7 +326,7 @@ class ParameterGroup:
         return self._placed
 
     def again(self, i: int) -> Tensor:
-        """Return parameter ``i`` for a node that has saved it. It is gathered again if it is not there."""
+        """Return parameter `i` for a node that has saved it. It is gathered again if it is not there."""
         values = self.values()
         with no_grad():
             return self.parameters[i].as_parameter(values[i].detach())
@@ -431,7 +431,7 @@ class Tree:
         #: The states, the root first.
         self.all_states: list[State] = []
         self._reductions: list[Reduction] = []
-        #: A gradient of each reduction of this backward pass that was recorded, on device ``tpu``.
+        #: A gradient of each reduction of this backward pass that was recorded, on device `tpu`.
         self._recorded: list[Tensor] = []
         #: The groups in the order of their forwards, in this step and in the last.
         self._order: list[ParameterGroup] = []
@@ -454,7 +454,7 @@ class Tree:
         self._recorded.append(reduction.parts[-1])
 
     def reduced_before(self, limit: int) -> Tensor | None:
-        """Return a gradient of the reduction before the last ``limit`` ones.
+        """Return a gradient of the reduction before the last `limit` ones.
 
         Gathers that wait for it keep the compiler from leaving gradients of many groups whole.
         """
@@ -506,7 +506,7 @@ class Tree:
             group.drop_unused()
 
     def enters_backward(self, group: ParameterGroup, prefetches: bool) -> None:
-        """Gather a group in backward, and if ``prefetches``, begin to gather the one whose backward comes next."""
+        """Gather a group in backward, and if `prefetches`, begin to gather the one whose backward comes next."""
         self.ends_backward()
         group.before_backward()
         for at in range(len(self._uses) - 1, -1, -1):

@@ -7,7 +7,7 @@ from typing import cast
 from ..distributed_c10d import get_process_group_ranks, new_group, new_subgroups
 from .api import ShardingStrategy
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..distributed_c10d import ProcessGroup
 

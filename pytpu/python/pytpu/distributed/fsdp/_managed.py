@@ -12,7 +12,7 @@ from ...nn import Module, Parameter
 from .._composable._marks import is_replicated
 from ._state import state_of
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any

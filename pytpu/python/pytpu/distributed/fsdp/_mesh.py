@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..device_mesh import DeviceMesh
     from ..distributed_c10d import ProcessGroup
@@ -67,10 +67,10 @@ class HSDPMeshInfo(FSDPMeshInfo):
 
 @dataclass
 class ShardPlacementResult:
-    """How a parameter is sharded: a result of ``shard_placement_fn``.
+    """How a parameter is sharded: a result of `shard_placement_fn`.
 
     Args:
-        placement: the dimension of the parameter. ``None`` is the first.
+        placement: the dimension of the parameter. `None` is the first.
         mesh_info: the mesh for this parameter.
     """
 
@@ -107,7 +107,7 @@ def other_part(parameter: DTensor, dims: DataParallelMeshDims) -> tuple[DeviceMe
         dims: the dimensions that are data parallel.
 
     Returns:
-        ``None`` instead of a mesh if all its other dimensions have one rank.
+        `None` instead of a mesh if all its other dimensions have one rank.
 
     Raises:
         ValueError: if the parameter is sharded along a data parallel dimension.

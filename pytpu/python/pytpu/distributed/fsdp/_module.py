@@ -17,7 +17,7 @@ from ._parameter import ShardedParameter
 from ._policies import CPUOffloadPolicy, DataParallelMeshDims, MixedPrecisionPolicy, OffloadPolicy
 from ._state import _KEY, State, state_of, states_in
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
@@ -135,7 +135,7 @@ class FSDPModule:
             recurse: whether to set it for submodules too.
 
         Raises:
-            ValueError: if it is not a ``bool``.
+            ValueError: if it is not a `bool`.
         """
         if not isinstance(reshard_after_forward, bool):
             raise ValueError(f"reshard_after_forward should be a bool, got {type(reshard_after_forward)}")
@@ -172,7 +172,7 @@ class FSDPModule:
         self._get_fsdp_state().next_in_backward = _states_of(modules)
 
     def set_gradient_divide_factor(self, factor: float) -> None:
-        """Divide sums of gradients by ``factor``, and not by the number of ranks.
+        """Divide sums of gradients by `factor`, and not by the number of ranks.
 
         Args:
             factor: the divisor.
@@ -195,7 +195,7 @@ class FSDPModule:
         """Set whether backward gathers the parameters when it reaches the module.
 
         Args:
-            unshard_in_backward: ``False`` is for parameters that backward does not read, such as those of embeddings.
+            unshard_in_backward: `False` is for parameters that backward does not read, such as those of embeddings.
         """
         for group in self._groups(False):
             group.unshards_in_backward = unshard_in_backward
@@ -229,7 +229,7 @@ class FSDPModule:
             group.reductions_in_flight = max_input_buffers
 
     def set_all_reduce_hook(self, hook: Callable[[Tensor], None], *, stream: object = None) -> None:
-        """Call a function with each reduced gradient of a shard, before it is added to ``.grad``.
+        """Call a function with each reduced gradient of a shard, before it is added to `.grad`.
 
         Args:
             hook: a function that changes the gradient in place.
@@ -277,15 +277,15 @@ class FSDPModule:
         """Accepted: gathers are asynchronous in any case."""
 
     def set_custom_all_gather(self, comm: object) -> None:
-        """Raise ``NotImplementedError``."""
+        """Raise `NotImplementedError`."""
         raise NotImplementedError("FSDPModule.set_custom_all_gather is not implemented")
 
     def set_custom_reduce_scatter(self, comm: object) -> None:
-        """Raise ``NotImplementedError``."""
+        """Raise `NotImplementedError`."""
         raise NotImplementedError("FSDPModule.set_custom_reduce_scatter is not implemented")
 
     def set_symm_mem_for_comm(self, backend: str = "NCCL") -> None:
-        """Raise ``NotImplementedError``."""
+        """Raise `NotImplementedError`."""
         raise NotImplementedError("FSDPModule.set_symm_mem_for_comm is not implemented")
 
     def set_manual_backward_finalization(self, enabled: bool) -> None:
@@ -370,7 +370,7 @@ def fully_shard(
     """Shard the parameters of a module over the ranks of a mesh, and return the module.
 
     The parameters become sharded tensors, of which each rank has a chunk. Forward and backward gather them when they
-    are needed, and free them afterwards. Backward reduces the gradients, so that ``.grad`` is sharded too. The class of
+    are needed, and free them afterwards. Backward reduces the gradients, so that `.grad` is sharded too. The class of
     the module becomes a subclass with `FSDPModule`. The batch of each rank is a plain tensor.
 
     The parameters of one call are gathered together. So shard the blocks of a model first, and then the model, which
@@ -381,14 +381,14 @@ def fully_shard(
         mesh: a mesh with one dimension, along which parameters are sharded. With two dimensions, they are replicated
             along the first, and sharded along the second. The default has all ranks.
         reshard_after_forward: whether gathered parameters are freed after forward, and gathered again in backward. The
-            default is ``True``, except for the root module. With a number, groups of so many ranks keep the parameters
+            default is `True`, except for the root module. With a number, groups of so many ranks keep the parameters
             together after forward, and gather them from each other in backward. It must divide the number of ranks.
-        shard_placement_fn: a function from a parameter to its `Shard`, or ``None`` for the first dimension.
+        shard_placement_fn: a function from a parameter to its `Shard`, or `None` for the first dimension.
         mp_policy: the dtypes to compute and reduce in.
         offload_policy: where sharded parameters are kept.
         ignored_params: parameters that stay as they are.
-        dp_mesh_dims: the data parallel dimensions of ``mesh``. Parameters may then be sharded tensors on all of it, or
-            parts with types by the package ``spmd_types``. They become sharded tensors on the data parallel dimensions,
+        dp_mesh_dims: the data parallel dimensions of `mesh`. Parameters may then be sharded tensors on all of it, or
+            parts with types by the package `spmd_types`. They become sharded tensors on the data parallel dimensions,
             and on others that have several ranks. A module computes with the whole part if it has types.
 
     Raises:

@@ -8,7 +8,7 @@ from ..distributed_c10d import get_rank
 from ..tensor import DTensor, distribute_tensor
 from ._parameter import on_mesh
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -46,7 +46,7 @@ def named(
         state_dict: its state dict.
         is_full: whether tensors are gathered.
         rank0_only: whether other ranks than 0 get an empty dict.
-        offload: whether tensors are moved to ``cpu``.
+        offload: whether tensors are moved to `cpu`.
     """
     names = _names(model, optim)
     flat = [name for group in names for name in group]

@@ -11,7 +11,7 @@ from ..tensor.placement_types import _packed, _StridedShard
 from ._annotations import read_annotations
 from ._mesh import other_part
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def on_mesh(local: Tensor, mesh: Any, placements: tuple[Placement, ...], sizes: tuple[int, ...]) -> Any:
-    """Return the sharded tensor whose part is ``local``. It is differentiable."""
+    """Return the sharded tensor whose part is `local`. It is differentiable."""
     number = _number(mesh, local.device)
     return _C._sharded_from_local(local, number, [_packed(p) for p in placements], list(sizes))
 
@@ -40,7 +40,7 @@ class ShardedParameter:
         device: the device of the shard.
         policy: the dtypes.
         dp_dims: the data parallel dimensions of the mesh of the parameter, if that has others too.
-        root: the mesh that ``dp_dims`` names dimensions of.
+        root: the mesh that `dp_dims` names dimensions of.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class ShardedParameter:
         self.put(self.sharded)
 
     def _of_inner_mesh(self, inner: DeviceMesh, placements: tuple[Placement, ...]) -> Placement:
-        """Set the mesh of both parallelisms, of which ``inner`` is one. Return the placement on the outer mesh."""
+        """Set the mesh of both parallelisms, of which `inner` is one. Return the placement on the outer mesh."""
         if inner.device_type != self.mesh.device_type:
             raise ValueError(
                 "Requires DTensor to have mesh of the same type as the FSDP mesh but got "
@@ -152,7 +152,7 @@ class ShardedParameter:
         return self._converted_dtype or self.sharded.dtype
 
     def put(self, value: Any) -> None:
-        """Make ``value`` the parameter in all modules that have it."""
+        """Make `value` the parameter in all modules that have it."""
         for module, name in self.places:
             module._parameters[name] = value
 
@@ -189,7 +189,7 @@ class ShardedParameter:
         return cat([x, zeros(sizes, dtype=x.dtype, device=x.device)], self.dim)
 
     def from_gathered(self, chunks: Tensor, ranks: int) -> Tensor:
-        """Return the whole from the padded shards of so many ranks, ``(ranks * chunk, ...)``."""
+        """Return the whole from the padded shards of so many ranks, `(ranks * chunk, ...)`."""
         if self.dim == 0:
             whole = self.whole_sizes[0]
             return chunks if chunks.shape[0] == whole else chunks.narrow(0, 0, whole)
@@ -201,7 +201,7 @@ class ShardedParameter:
         return self._padded(whole.detach(), ranks * chunk).narrow(self.dim, rank * chunk, chunk).clone()
 
     def to_reduce(self, gradient: Tensor) -> Tensor:
-        """Return a gradient as padded shards for all ranks, ``(ranks * chunk, ...)``."""
+        """Return a gradient as padded shards for all ranks, `(ranks * chunk, ...)`."""
         ranks = self.info.shard_mesh_size
         padded = self._padded(gradient, ranks * self.chunk)
         return padded if self.dim == 0 else cat(padded.chunk(ranks, self.dim), 0)
@@ -220,7 +220,7 @@ class ShardedParameter:
         return placed
 
     def add_gradient(self, reduced: Tensor) -> None:
-        """Add the reduced gradient of this rank's shard to ``.grad``, and call hooks."""
+        """Add the reduced gradient of this rank's shard to `.grad`, and call hooks."""
         own = reduced.narrow(self.dim, 0, self.length)
         if own.dtype != self.sharded.dtype:
             own = own.to(self.sharded.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -16,12 +16,12 @@ class MixedPrecisionPolicy:
     """The dtypes that modules compute in. Sharded parameters and optimizers keep theirs.
 
     Args:
-        param_dtype: the dtype that parameters are gathered in. ``None`` keeps that of each parameter.
-        reduce_dtype: the dtype that gradients are reduced in. ``None`` keeps that of the gradients.
-        output_dtype: the dtype of floating-point outputs of the module. ``None`` keeps it.
-        cast_forward_inputs: whether floating-point inputs of the module become ``param_dtype``.
-        param_dtype_override_fn: a function from a parameter to the dtype that it is gathered in: ``param_dtype``, its
-            own dtype, or ``None`` for ``param_dtype``.
+        param_dtype: the dtype that parameters are gathered in. `None` keeps that of each parameter.
+        reduce_dtype: the dtype that gradients are reduced in. `None` keeps that of the gradients.
+        output_dtype: the dtype of floating-point outputs of the module. `None` keeps it.
+        cast_forward_inputs: whether floating-point inputs of the module become `param_dtype`.
+        param_dtype_override_fn: a function from a parameter to the dtype that it is gathered in: `param_dtype`, its
+            own dtype, or `None` for `param_dtype`.
     """
 
     param_dtype: _dtype | None = None
@@ -53,7 +53,7 @@ class OffloadPolicy:
 
 @dataclass
 class CPUOffloadPolicy(OffloadPolicy):
-    """Keep sharded parameters, their gradients and the states of optimizers on ``cpu``.
+    """Keep sharded parameters, their gradients and the states of optimizers on `cpu`.
 
     Args:
         pin_memory: accepted. The memory is ordinary.

@@ -14,7 +14,7 @@ from ._mesh import FSDPMeshInfo, _get_mesh_info
 from ._state import state_of
 from .api import ShardingStrategy
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -117,7 +117,7 @@ def _made(shape: tuple[int, ...], groups: Any, device: _device) -> DeviceMesh:
 
 
 def materialize(places: Any, init: Callable[[Module], None] | None, device: _device) -> None:
-    """Give values to the parameters on device ``meta``."""
+    """Give values to the parameters on device `meta`."""
     if init is not None and not callable(init):
         raise ValueError(f"Expected {init} to be callable but got {type(init)}")
     modules = {id(m): m for p, _, where in places if p.device.type == "meta" for m, _ in where}

@@ -10,7 +10,7 @@ from ...nn import Module
 from ...nn.parallel.distributed import _tensors_in
 from ._group import ParameterGroup, Tree
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def converted(structure: Any, f: Callable[[Tensor], Tensor]) -> Any:
-    """Return nested tuples, lists, dicts and dataclasses with ``f`` of each tensor.
+    """Return nested tuples, lists, dicts and dataclasses with `f` of each tensor.
 
-    Parts that ``f`` does not change are the same objects, so that a module may write to them.
+    Parts that `f` does not change are the same objects, so that a module may write to them.
     """
     if isinstance(structure, Tensor):
         return f(structure)
@@ -57,7 +57,7 @@ class State:
         groups: the parameters, one group for each mesh.
         policy: the dtypes.
         device: the device that the modules compute on.
-        reshards_after_forward: whether parameters are freed after forward. ``None`` means unless this is the root.
+        reshards_after_forward: whether parameters are freed after forward. `None` means unless this is the root.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""``torch.distributed.fsdp.api``: the settings of `FullyShardedDataParallel`."""
+"""`torch.distributed.fsdp.api`: the settings of `FullyShardedDataParallel`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...nn.modules.batchnorm import _BatchNorm
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -34,9 +34,9 @@ __all__ = [
 class ShardingStrategy(enum.Enum):
     """What is sharded, and over which ranks.
 
-    ``FULL_SHARD`` shards parameters, gradients and states of optimizers. ``SHARD_GRAD_OP`` keeps the gathered
-    parameters from forward to backward. ``NO_SHARD`` shards nothing, and averages gradients. ``HYBRID_SHARD`` and
-    ``_HYBRID_SHARD_ZERO2`` are the first two within a group of ranks, and replicate between groups.
+    `FULL_SHARD` shards parameters, gradients and states of optimizers. `SHARD_GRAD_OP` keeps the gathered
+    parameters from forward to backward. `NO_SHARD` shards nothing, and averages gradients. `HYBRID_SHARD` and
+    `_HYBRID_SHARD_ZERO2` are the first two within a group of ranks, and replicate between groups.
     """
 
     FULL_SHARD = enum.auto()
@@ -59,10 +59,10 @@ class MixedPrecision:
 
     Args:
         param_dtype: the dtype that parameters are gathered in.
-        reduce_dtype: the dtype that gradients are reduced in. The default is ``param_dtype``.
+        reduce_dtype: the dtype that gradients are reduced in. The default is `param_dtype`.
         buffer_dtype: the dtype that floating-point buffers become.
-        keep_low_precision_grads: must be ``False``.
-        cast_forward_inputs: whether floating-point inputs of each wrapped module become ``param_dtype``.
+        keep_low_precision_grads: must be `False`.
+        cast_forward_inputs: whether floating-point inputs of each wrapped module become `param_dtype`.
         cast_root_forward_inputs: whether those of the root do.
         _module_classes_to_ignore: classes of modules that automatic wrapping leaves in their dtype.
     """
@@ -81,7 +81,7 @@ class CPUOffload:
     """Where sharded parameters are kept.
 
     Args:
-        offload_params: whether they, their gradients and the states of optimizers are kept on ``cpu``.
+        offload_params: whether they, their gradients and the states of optimizers are kept on `cpu`.
     """
 
     offload_params: bool = False
@@ -100,7 +100,7 @@ class StateDictConfig:
     """Settings of state dicts of modules.
 
     Args:
-        offload_to_cpu: whether values are moved to ``cpu``.
+        offload_to_cpu: whether values are moved to `cpu`.
     """
 
     offload_to_cpu: bool = False
@@ -111,7 +111,7 @@ class FullStateDictConfig(StateDictConfig):
     """Settings of state dicts of modules with whole tensors.
 
     Args:
-        offload_to_cpu: whether values are moved to ``cpu``.
+        offload_to_cpu: whether values are moved to `cpu`.
         rank0_only: whether only rank 0 gets values.
     """
 
@@ -120,15 +120,15 @@ class FullStateDictConfig(StateDictConfig):
 
 @dataclass
 class LocalStateDictConfig(StateDictConfig):
-    """Settings of ``LOCAL_STATE_DICT``, which is refused."""
+    """Settings of `LOCAL_STATE_DICT`, which is refused."""
 
 
 @dataclass
 class ShardedStateDictConfig(StateDictConfig):
-    """Settings of state dicts of modules with sharded tensors, which are always ``DTensor``.
+    """Settings of state dicts of modules with sharded tensors, which are always `DTensor`.
 
     Args:
-        offload_to_cpu: whether values are moved to ``cpu``.
+        offload_to_cpu: whether values are moved to `cpu`.
         _use_dtensor: accepted.
     """
 
@@ -140,7 +140,7 @@ class OptimStateDictConfig:
     """Settings of state dicts of optimizers.
 
     Args:
-        offload_to_cpu: whether values are moved to ``cpu``.
+        offload_to_cpu: whether values are moved to `cpu`.
     """
 
     offload_to_cpu: bool = True
@@ -151,7 +151,7 @@ class FullOptimStateDictConfig(OptimStateDictConfig):
     """Settings of state dicts of optimizers with whole tensors.
 
     Args:
-        offload_to_cpu: whether values are moved to ``cpu``.
+        offload_to_cpu: whether values are moved to `cpu`.
         rank0_only: whether only rank 0 gets values.
     """
 
@@ -160,10 +160,10 @@ class FullOptimStateDictConfig(OptimStateDictConfig):
 
 @dataclass
 class LocalOptimStateDictConfig(OptimStateDictConfig):
-    """Settings of ``LOCAL_STATE_DICT``, which is refused.
+    """Settings of `LOCAL_STATE_DICT`, which is refused.
 
     Args:
-        offload_to_cpu: whether values are moved to ``cpu``.
+        offload_to_cpu: whether values are moved to `cpu`.
     """
 
     offload_to_cpu: bool = False
@@ -171,10 +171,10 @@ class LocalOptimStateDictConfig(OptimStateDictConfig):
 
 @dataclass
 class ShardedOptimStateDictConfig(OptimStateDictConfig):
-    """Settings of state dicts of optimizers with sharded tensors, which are always ``DTensor``.
+    """Settings of state dicts of optimizers with sharded tensors, which are always `DTensor`.
 
     Args:
-        offload_to_cpu: whether values are moved to ``cpu``.
+        offload_to_cpu: whether values are moved to `cpu`.
         _use_dtensor: accepted.
     """
 

@@ -1,4 +1,4 @@
-"""``torch.distributed.fsdp.fully_sharded_data_parallel``: the wrapper class around modules with sharded parameters."""
+"""`torch.distributed.fsdp.fully_sharded_data_parallel`: the wrapper class around modules with sharded parameters."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from .api import (
 )
 from .wrap import _Policy
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
@@ -67,25 +67,25 @@ class FullyShardedDataParallel(Module):
     """Shard the parameters of a module over the ranks.
 
     This is the older form of `fully_shard`, and works in the same way. Parameters are sharded tensors under their own
-    names, as with ``use_orig_params=True`` in PyTorch. There are no flattened parameters.
+    names, as with `use_orig_params=True` in PyTorch. There are no flattened parameters.
 
     Args:
         module: the module.
         process_group: the ranks. A pair has the ranks to shard over, and those to replicate over.
-        sharding_strategy: what is sharded. The default is ``ShardingStrategy.FULL_SHARD``.
+        sharding_strategy: what is sharded. The default is `ShardingStrategy.FULL_SHARD`.
         cpu_offload: where sharded parameters are kept.
         auto_wrap_policy: which submodules are wrapped first. See `torch.distributed.fsdp.wrap`.
-        backward_prefetch: ``None`` turns off early gathers in backward.
+        backward_prefetch: `None` turns off early gathers in backward.
         mixed_precision: the dtypes to compute and reduce in.
         ignored_modules: modules whose parameters stay as they are.
-        param_init_fn: a function that gives values to the parameters of a module on device ``meta``.
+        param_init_fn: a function that gives values to the parameters of a module on device `meta`.
         device_id: the device to move the module to.
         sync_module_states: whether parameters and buffers are copied from rank 0 first.
-        forward_prefetch: accepted. Forward gathers early on device ``cpu``.
+        forward_prefetch: accepted. Forward gathers early on device `cpu`.
         limit_all_gathers: accepted. At most one module is gathered early.
         use_orig_params: accepted. Parameters always keep their names.
         ignored_states: parameters, or modules, that stay as they are.
-        device_mesh: a mesh in place of ``process_group``.
+        device_mesh: a mesh in place of `process_group`.
 
     Attributes:
         module: the wrapped module.
@@ -265,7 +265,7 @@ class FullyShardedDataParallel(Module):
             yield name.replace(_PREFIX, "") if self._is_summoned else name, buffer
 
     def apply(self, fn: Callable[[Module], None]) -> FullyShardedDataParallel:
-        """Call ``fn`` with the module and its submodules, whose parameters are whole then.
+        """Call `fn` with the module and its submodules, whose parameters are whole then.
 
         Args:
             fn: a function of a module.
@@ -306,11 +306,11 @@ class FullyShardedDataParallel(Module):
 
     @no_grad()
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> Tensor:
-        """Scale the gradients of all parameters so that their norm is at most ``max_norm``, and return the norm before.
+        """Scale the gradients of all parameters so that their norm is at most `max_norm`, and return the norm before.
 
         Args:
             max_norm: the greatest norm.
-            norm_type: the order of the norm, or ``inf``.
+            norm_type: the order of the norm, or `inf`.
 
         Raises:
             RuntimeError: if the module is not the root.
@@ -339,9 +339,9 @@ class FullyShardedDataParallel(Module):
     def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> None:
         """Let a function reduce the gradients. Call this on the root, before training.
 
-        The function gets ``state``, the gradients of this rank as one dimension, and the memory for this rank's part of
-        the result. With ``ShardingStrategy.NO_SHARD`` it gets two arguments, and writes the result into the gradients.
-        ``torch.distributed.algorithms._comm_hooks.default_hooks`` has such functions. Nothing else is divided.
+        The function gets `state`, the gradients of this rank as one dimension, and the memory for this rank's part of
+        the result. With `ShardingStrategy.NO_SHARD` it gets two arguments, and writes the result into the gradients.
+        `torch.distributed.algorithms._comm_hooks.default_hooks` has such functions. Nothing else is divided.
 
         Args:
             state: the first argument of the function.
@@ -349,7 +349,7 @@ class FullyShardedDataParallel(Module):
 
         Raises:
             AssertionError: if this is not the root, has hybrid sharding, or has such a function.
-            ValueError: if ``hook`` is no function.
+            ValueError: if `hook` is no function.
         """
         if not callable(hook):
             raise ValueError(f"The communication hook must be callable but got {hook}")
@@ -381,11 +381,11 @@ class FullyShardedDataParallel(Module):
             recurse: whether to include wrappers below the outermost.
             writeback: whether changes are kept.
             rank0_only: whether only rank 0 has whole parameters.
-            offload_to_cpu: whether they are on ``cpu``.
+            offload_to_cpu: whether they are on `cpu`.
             with_grads: whether gradients are whole, too.
 
         Raises:
-            NotImplementedError: for ``writeback`` together with ``rank0_only``.
+            NotImplementedError: for `writeback` together with `rank0_only`.
         """
         if writeback and rank0_only:
             raise NotImplementedError("writeback=True and rank0_only=True is not supported yet")
@@ -429,7 +429,7 @@ class FullyShardedDataParallel(Module):
 
         Raises:
             RuntimeError: if settings are of another kind.
-            NotImplementedError: for ``LOCAL_STATE_DICT``.
+            NotImplementedError: for `LOCAL_STATE_DICT`.
         """
         config_type, optim_type = _CONFIGS[state_dict_type]
         config = config_type() if state_dict_config is None else state_dict_config
@@ -483,7 +483,7 @@ class FullyShardedDataParallel(Module):
         Args:
             model: the model.
             optim: the optimizer of its parameters.
-            optim_state_dict: the state. The default is that of ``optim``.
+            optim_state_dict: the state. The default is that of `optim`.
             group: not used.
         """
         settings = FullyShardedDataParallel.get_state_dict_type(model)
@@ -506,12 +506,12 @@ class FullyShardedDataParallel(Module):
         load_directly: bool = False,
         group: ProcessGroup | None = None,
     ) -> dict[str, Any]:
-        """Return a state from `optim_state_dict` as ``optim.load_state_dict`` takes it.
+        """Return a state from `optim_state_dict` as `optim.load_state_dict` takes it.
 
         Args:
             model: the model.
             optim: the optimizer of its parameters.
-            optim_state_dict: the state, of any kind. With ``rank0_only``, rank 0 has it and the others an empty dict.
+            optim_state_dict: the state, of any kind. With `rank0_only`, rank 0 has it and the others an empty dict.
             is_named_optimizer: whether the optimizer names its parameters.
             load_directly: whether to load it.
             group: not used.
@@ -559,7 +559,7 @@ class FullyShardedDataParallel(Module):
     def shard_full_optim_state_dict(
         full_optim_state_dict: dict[str, Any], model: Module, optim_input: object = None, optim: Any = None
     ) -> dict[str, Any]:
-        """Return a full state, which all ranks have, as ``optim.load_state_dict`` takes it.
+        """Return a full state, which all ranks have, as `optim.load_state_dict` takes it.
 
         Args:
             full_optim_state_dict: the state.
@@ -577,10 +577,10 @@ class FullyShardedDataParallel(Module):
         optim: Any = None,
         group: object = None,
     ) -> dict[str, Any]:
-        """Return a full state, which rank 0 has, as ``optim.load_state_dict`` takes it on all ranks.
+        """Return a full state, which rank 0 has, as `optim.load_state_dict` takes it on all ranks.
 
         Args:
-            full_optim_state_dict: the state, or ``None`` on the other ranks.
+            full_optim_state_dict: the state, or `None` on the other ranks.
             model: the model.
             optim_input: not used.
             optim: the optimizer of its parameters.
@@ -592,7 +592,7 @@ class FullyShardedDataParallel(Module):
     def flatten_sharded_optim_state_dict(
         sharded_optim_state_dict: dict[str, Any], model: Module, optim: Optimizer
     ) -> dict[str, Any]:
-        """Return a state from `sharded_optim_state_dict` as ``optim.load_state_dict`` takes it.
+        """Return a state from `sharded_optim_state_dict` as `optim.load_state_dict` takes it.
 
         Args:
             sharded_optim_state_dict: the state.

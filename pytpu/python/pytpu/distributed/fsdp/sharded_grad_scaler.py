@@ -1,11 +1,11 @@
-"""``torch.distributed.fsdp.sharded_grad_scaler``: factors of losses that are the same on all ranks."""
+"""`torch.distributed.fsdp.sharded_grad_scaler`: factors of losses that are the same on all ranks."""
 
 from __future__ import annotations
 
 from ...amp import GradScaler
 from .. import ReduceOp, all_reduce
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -21,7 +21,7 @@ class ShardedGradScaler(GradScaler):
         device: the type of device.
         init_scale: the first factor.
         backoff_factor: what the factor is multiplied with after an infinite gradient.
-        growth_factor: what it is multiplied with after ``growth_interval`` steps without one.
+        growth_factor: what it is multiplied with after `growth_interval` steps without one.
         growth_interval: a number of steps.
         enabled: whether the scaler does anything.
         process_group: the ranks. The default is all.

@@ -1,7 +1,7 @@
-"""``torch.distributed.fsdp.wrap``: which submodules are wrapped.
+"""`torch.distributed.fsdp.wrap`: which submodules are wrapped.
 
-A policy is a function of a module, ``recurse`` and ``nonwrapped_numel``, the number of elements of its parameters that
-are not wrapped. With ``recurse=True`` it says whether to look at the submodules, and else whether to wrap the module.
+A policy is a function of a module, `recurse` and `nonwrapped_numel`, the number of elements of its parameters that
+are not wrapped. With `recurse=True` it says whether to look at the submodules, and else whether to wrap the module.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ...nn import MultiheadAttention
 from ...nn.modules.container import ModuleDict, ModuleList
 from ...nn.modules.module import Module
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
@@ -31,14 +31,14 @@ __all__ = [
 
 
 def always_wrap_policy(*args: Any, **kwargs: Any) -> bool:
-    """Return ``True``: wrap each module."""
+    """Return `True`: wrap each module."""
     return True
 
 
 def lambda_auto_wrap_policy(
     module: Module, recurse: bool, nonwrapped_numel: int, lambda_fn: Callable[[Module], bool]
 ) -> bool:
-    """Wrap the modules for which ``lambda_fn`` returns ``True``.
+    """Wrap the modules for which `lambda_fn` returns `True`.
 
     Args:
         module: a module.

@@ -48,15 +48,15 @@ class LaunchConfig:
         logs_specs: the plan for the output. `None` shows it on the console.
         run_id: name of the job. An empty text takes a random one.
         role: name of the role of the workers.
-        rdzv_endpoint: ``host:port`` of the store of the rendezvous.
-        rdzv_backend: ``c10d`` or ``static``. PyTorch's default, ``etcd``, is not part of this package.
-        rdzv_configs: settings of the rendezvous. ``timeout`` is 900 seconds by default.
-        rdzv_timeout: older name of ``rdzv_configs["timeout"]``.
+        rdzv_endpoint: `host:port` of the store of the rendezvous.
+        rdzv_backend: `c10d` or `static`. PyTorch's default, `etcd`, is not part of this package.
+        rdzv_configs: settings of the rendezvous. `timeout` is 900 seconds by default.
+        rdzv_timeout: older name of `rdzv_configs["timeout"]`.
         max_restarts: how often the workers are started again after a failure.
         monitor_interval: seconds between two looks at waiting nodes. A worker that ends is noticed at once on Linux.
-        start_method: ``spawn``, ``fork`` or ``forkserver``, for functions.
-        log_line_prefix_template: beginning of lines on the console, with ``${role_name}``, ``${rank}``,
-            ``${local_rank}`` and ``${hostname}``.
+        start_method: `spawn`, `fork` or `forkserver`, for functions.
+        log_line_prefix_template: beginning of lines on the console, with `${role_name}`, `${rank}`,
+            `${local_rank}` and `${hostname}`.
         metrics_cfg: accepted and not used: `torch.distributed.elastic.metrics.configure` sets handlers.
         local_addr: address of this node.
         event_log_handler: name of the handler of events.
@@ -66,11 +66,11 @@ class LaunchConfig:
         duplicate_stderr_filters: the same for the errors.
         virtual_local_rank: whether each worker sees one GPU, with local rank 0.
         shutdown_timeout: seconds from a signal to the workers until they are killed. `None` takes the environment
-            variable ``TORCH_ELASTIC_SHUTDOWN_TIMEOUT``, or 30.
+            variable `TORCH_ELASTIC_SHUTDOWN_TIMEOUT`, or 30.
 
     Raises:
-        ValueError: if ``shutdown_timeout`` is negative.
-        NotImplementedError: if ``numa_options`` is given.
+        ValueError: if `shutdown_timeout` is negative.
+        NotImplementedError: if `numa_options` is given.
     """
 
     min_nodes: int
@@ -146,7 +146,7 @@ class elastic_launch:
 
 
 def _get_entrypoint_name(entrypoint: Callable[..., Any] | str | None, args: list[Any]) -> str:
-    """Return the name of the function, or of the program. The program of ``python -u script.py`` is ``script.py``."""
+    """Return the name of the function, or of the program. The program of `python -u script.py` is `script.py`."""
     if entrypoint == sys.executable:
         programs = [arg for arg in args if not str(arg).startswith("-")]
         return programs[0] if programs else ""

@@ -1,4 +1,4 @@
-"""``torch.distributed.nn``: collectives with gradients."""
+"""`torch.distributed.nn`: collectives with gradients."""
 
 from . import functional
 from .functional import (

@@ -1,4 +1,4 @@
-"""Collectives with gradients, in the form of ``torch.distributed`` functions.
+"""Collectives with gradients, in the form of `torch.distributed` functions.
 
 The gradient of a rank is that of the sum of the losses of all ranks, so every rank must go backward.
 `torch.distributed._functional_collectives` has the same in the form of functions of a tensor.
@@ -12,7 +12,7 @@ from .._methods import _reduction
 from .._process_group import ProcessGroup
 from .._reduce_op import RedOpType, ReduceOp
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..._C import _TensorGroup
 
@@ -23,13 +23,13 @@ def _tensors(group: ProcessGroup | None) -> tuple[ProcessGroup, _TensorGroup]:
 
 
 def broadcast(tensor: Tensor, src: int, group: ProcessGroup | None = None) -> Tensor:
-    """Return ``tensor`` of the global rank ``src``, on all ranks of ``group``."""
+    """Return `tensor` of the global rank `src`, on all ranks of `group`."""
     resolved, tensors = _tensors(group)
     return tensors.broadcast(tensor, get_group_rank(resolved, src))
 
 
 def gather(tensor: Tensor, dst: int = 0, group: ProcessGroup | None = None) -> tuple[Tensor, ...]:
-    """Return ``tensor`` of each rank of ``group``, on the global rank ``dst``. The other ranks get zeros."""
+    """Return `tensor` of each rank of `group`, on the global rank `dst`. The other ranks get zeros."""
     resolved, tensors = _tensors(group)
     root, size, row = get_group_rank(resolved, dst), resolved.size(), tensor.reshape(-1)
     sent = [row.numel() if to == root else 0 for to in range(size)]
@@ -42,8 +42,9 @@ def gather(tensor: Tensor, dst: int = 0, group: ProcessGroup | None = None) -> t
 
 
 def scatter(tensors: list[Tensor], src: int = 0, group: ProcessGroup | None = None) -> Tensor:
-    """Return this rank's tensor of the list ``tensors`` of the global rank ``src``. The other ranks pass tensors of
-    the same shapes.
+    """Return this rank's tensor of the list `tensors` of the global rank `src`.
+
+    The other ranks pass tensors of the same shapes.
     """
     resolved, handle = _tensors(group)
     root, size, part = get_group_rank(resolved, src), resolved.size(), tensors[0].numel()
@@ -57,7 +58,7 @@ def scatter(tensors: list[Tensor], src: int = 0, group: ProcessGroup | None = No
 def reduce(
     tensor: Tensor, dst: int, op: ReduceOp | RedOpType = ReduceOp.SUM, group: ProcessGroup | None = None
 ) -> Tensor:
-    """Return ``tensor`` of all ranks, combined, on the global rank ``dst``. The other ranks get zeros."""
+    """Return `tensor` of all ranks, combined, on the global rank `dst`. The other ranks get zeros."""
     resolved, tensors = _tensors(group)
     code, (reduced,) = _reduction(op, [tensor])
     return tensors.reduce(reduced, code, get_group_rank(resolved, dst))
@@ -69,28 +70,27 @@ def reduce_scatter(
     op: ReduceOp | RedOpType = ReduceOp.SUM,
     group: ProcessGroup | None = None,
 ) -> Tensor:
-    """Combine the tensors of ``input_list`` of all ranks, and return the tensor for this rank, of the shape of
-    ``output``.
-    """
+    """Combine the tensors of `input_list` of all ranks. Return this rank's tensor, of the shape of `output`."""
     code, reduced = _reduction(op, input_list)
     return _tensors(group)[1].reduce_scatter(stack(reduced), code).reshape(output.shape)
 
 
 def all_gather(tensor: Tensor, group: ProcessGroup | None = None) -> tuple[Tensor, ...]:
-    """Return ``tensor`` of each rank, on all ranks."""
+    """Return `tensor` of each rank, on all ranks."""
     return _tensors(group)[1].all_gather(tensor.unsqueeze(0)).unbind(0)
 
 
 def _all_gather_base(output_tensor: Tensor, input_tensor: Tensor, group: ProcessGroup | None = None) -> Tensor:
-    """Return ``input_tensor`` of each rank as one tensor of the shape of ``output_tensor``."""
+    """Return `input_tensor` of each rank as one tensor of the shape of `output_tensor`."""
     return _tensors(group)[1].all_gather(input_tensor.unsqueeze(0)).reshape(output_tensor.shape)
 
 
 def all_to_all(
     output_tensor_list: list[Tensor], input_tensor_list: list[Tensor], group: ProcessGroup | None = None
 ) -> tuple[Tensor, ...]:
-    """Send ``input_tensor_list[i]`` to rank ``i``. Return the tensors from all ranks, of the shapes of
-    ``output_tensor_list``.
+    """Send `input_tensor_list[i]` to rank `i`.
+
+    Return the tensors from all ranks, of the shapes of `output_tensor_list`.
     """
     sent = [tensor.numel() for tensor in input_tensor_list]
     received = [tensor.numel() for tensor in output_tensor_list]
@@ -107,8 +107,9 @@ def all_to_all_single(
     input_split_sizes: list[int] | None = None,
     group: ProcessGroup | None = None,
 ) -> Tensor:
-    """Send rows of ``input`` to each rank. Return the rows from all ranks, in the shape of ``output``. Without split
-    sizes, rows are divided equally.
+    """Send rows of `input` to each rank.
+
+    Return the rows from all ranks, in the shape of `output`. Without split sizes, rows are divided equally.
     """
     resolved, tensors = _tensors(group)
     size = resolved.size()
@@ -118,6 +119,6 @@ def all_to_all_single(
 
 
 def all_reduce(tensor: Tensor, op: ReduceOp | RedOpType = ReduceOp.SUM, group: ProcessGroup | None = None) -> Tensor:
-    """Return ``tensor`` of all ranks, combined, on all ranks."""
+    """Return `tensor` of all ranks, combined, on all ranks."""
     code, (reduced,) = _reduction(op, [tensor])
     return _tensors(group)[1].all_reduce(reduced, code)

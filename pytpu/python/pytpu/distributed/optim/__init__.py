@@ -1,4 +1,4 @@
-"""``torch.distributed.optim``: optimizers over several processes. ``DistributedOptimizer`` needs RPC, and is absent."""
+"""`torch.distributed.optim`: optimizers over several processes. `DistributedOptimizer` needs RPC, and is absent."""
 
 from .apply_optimizer_in_backward import (
     _apply_optimizer_in_backward as _apply_optimizer_in_backward,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
@@ -38,7 +38,7 @@ def _apply_optimizer_in_backward(
 ) -> None:
     """Make an optimizer for each parameter, which steps when backward has accumulated the gradient.
 
-    The gradient is ``None`` after that, so no other optimizer changes the parameter. A parameter may have several
+    The gradient is `None` after that, so no other optimizer changes the parameter. A parameter may have several
     optimizers, which step in the order in which they were made.
 
     Args:

@@ -8,7 +8,7 @@ import warnings
 from ... import Tensor, nn, no_grad, zeros_like
 from ...optim import Optimizer
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from typing import Any
@@ -17,15 +17,15 @@ __all__: list[str] = []
 
 
 class _NamedOptimizer(Optimizer):
-    """An optimizer whose ``state_dict`` has the names of parameters instead of their numbers.
+    """An optimizer whose `state_dict` has the names of parameters instead of their numbers.
 
     Args:
-        named_parameters: the parameters by their names, as ``model.named_parameters()`` gives them.
+        named_parameters: the parameters by their names, as `model.named_parameters()` gives them.
         optimizer_class: the class of the optimizer that does the work.
         param_groups: groups for it. The default is one group of all parameters.
         module: the module of the parameters. It is kept as an attribute.
-        args: further arguments of ``optimizer_class``.
-        kwargs: further arguments of ``optimizer_class``.
+        args: further arguments of `optimizer_class`.
+        kwargs: further arguments of `optimizer_class`.
 
     Example::
 
@@ -146,7 +146,7 @@ class _NamedOptimizer(Optimizer):
                 own[key] = copy.deepcopy(source[key])
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group of parameters, which ``named_parameters`` must have.
+        """Add a group of parameters, which `named_parameters` must have.
 
         Args:
             param_group: the group.

@@ -6,7 +6,7 @@ import warnings
 
 from ...optim import Optimizer
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -36,7 +36,7 @@ class PostLocalSGDOptimizer(Optimizer):
         return repr(self.optim)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the optimizer, and the step of the averager under ``"step"``."""
+        """Return the state of the optimizer, and the step of the averager under `"step"`."""
         return self.optim.state_dict() | {"step": self.averager.step}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -61,7 +61,7 @@ class PostLocalSGDOptimizer(Optimizer):
             closure: a function that computes the loss again.
 
         Returns:
-            The loss of ``closure``, or ``None``.
+            The loss of `closure`, or `None`.
         """
         loss = self.optim.step(closure)
         self.averager.average_parameters(self.param_groups)
@@ -71,7 +71,7 @@ class PostLocalSGDOptimizer(Optimizer):
         """Clear the gradients of all parameters.
 
         Args:
-            set_to_none: whether gradients become ``None`` instead of zero.
+            set_to_none: whether gradients become `None` instead of zero.
         """
         self.optim.zero_grad(set_to_none)
 

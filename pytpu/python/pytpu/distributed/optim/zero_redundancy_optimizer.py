@@ -10,7 +10,7 @@ from pytpu import distributed as dist
 from ...optim import Optimizer
 from ..algorithms.join import Join, Joinable, JoinHook, _JoinState
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -29,10 +29,10 @@ def _broadcast_object(
     """Return the object of a rank on all ranks.
 
     Args:
-        obj: the object of the global rank ``src_rank``, with tensors. Others pass anything.
+        obj: the object of the global rank `src_rank`, with tensors. Others pass anything.
         src_rank: the global rank.
         group: the ranks. The default is the group of all ranks.
-        device: the device of the tensors in the result. The default is ``cpu``.
+        device: the device of the tensors in the result. The default is `cpu`.
     """
     from ..utils import _apply_to_tensors
 
@@ -75,17 +75,17 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
     Args:
         params: parameters, or parameter groups. They are the same on all ranks.
         optimizer_class: the class of the optimizer of a rank.
-        process_group: the group. ``None`` means the default one.
+        process_group: the group. `None` means the default one.
         parameters_as_bucket_view: not used: parameters are sent from where they are.
         overlap_with_ddp: not supported.
-        **defaults: arguments of ``optimizer_class``.
+        **defaults: arguments of `optimizer_class`.
 
     Attributes:
         optim: The optimizer of this rank.
 
     Raises:
-        NotImplementedError: ``overlap_with_ddp`` is set.
-        TypeError: ``params`` is no iterable of tensors or parameter groups.
+        NotImplementedError: `overlap_with_ddp` is set.
+        TypeError: `params` is no iterable of tensors or parameter groups.
         ValueError: there are no parameters.
 
     Example:
@@ -154,10 +154,10 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
         Args:
             closure: a function that computes the loss again.
-            **kwargs: further arguments of the optimizer's ``step``.
+            **kwargs: further arguments of the optimizer's `step`.
 
         Returns:
-            The loss of ``closure``, or ``None``.
+            The loss of `closure`, or `None`.
         """
         Join.notify_join_context(self)
         return self._step(closure, kwargs)

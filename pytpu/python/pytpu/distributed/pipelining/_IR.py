@@ -1,5 +1,7 @@
-"""Splitting a module into stages. Only modules that run their children one after the other can be split here: the
-order of calls in other modules is known by ``torch.export`` alone, which is not part of this package.
+"""Splitting a module into stages.
+
+Only modules that run their children one after the other can be split here: the order of calls in other modules is known
+by `torch.export` alone, which is not part of this package.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ def pipe_split() -> None:
 
 
 def _runs_in_order(module: Module) -> bool:
-    """Whether the forward of a module is that of ``Sequential``."""
+    """Whether the forward of a module is that of `Sequential`."""
     return isinstance(module, Sequential) and type(module).forward is Sequential.forward
 
 
@@ -124,17 +126,17 @@ def pipeline(
     """Split a module into stages.
 
     Args:
-        module: An ``nn.Sequential``. Children that are split must be ones too.
+        module: An `nn.Sequential`. Children that are split must be ones too.
         mb_args: Example arguments of a microbatch. They are not used: nothing is traced.
         mb_kwargs: Example keyword arguments. They are not used.
         split_spec: Names of submodules, each with the place at which a new stage begins.
-        split_policy: Must be ``None``.
+        split_policy: Must be `None`.
 
     Returns:
         The stages.
 
     Raises:
-        NotImplementedError: If `split_policy` is given, or a split is inside a module that is no ``nn.Sequential``.
+        NotImplementedError: If `split_policy` is given, or a split is inside a module that is no `nn.Sequential`.
         ValueError: If there is no submodule of a name, or `split_spec` and `split_policy` are both given.
 
     Example:

@@ -31,7 +31,7 @@ class _ComputationType(str, enum.Enum):
 
     @staticmethod
     def from_str(action: str) -> _ComputationType:
-        """Return the kind that is spelled `action`. Raise ``RuntimeError`` if there is none."""
+        """Return the kind that is spelled `action`. Raise `RuntimeError` if there is none."""
         try:
             return _ComputationType(action)
         except ValueError as error:
@@ -64,8 +64,8 @@ _ACTION = re.compile(rf"(\d+)({_SPELLINGS})(\d*)")
 class _Action(NamedTuple):
     """What a rank does at one place of its row.
 
-    An ``OVERLAP_F_B`` action has `sub_actions`, which run in their order at this place. Its other fields are -1 and
-    ``None``.
+    An `OVERLAP_F_B` action has `sub_actions`, which run in their order at this place. Its other fields are -1 and
+    `None`.
     """
 
     stage_index: int
@@ -94,9 +94,10 @@ class _Action(NamedTuple):
 
     @staticmethod
     def from_str(action_string: str) -> _Action | None:
-        """Return the action that `action_string` spells, such as ``2F0``, ``1UNSHARD``, ``3SEND_F1`` or
-        ``(0F4;3B1)OVERLAP_F_B``. An empty string is an idle place, ``None``. Raise ``RuntimeError`` if `action_string`
-        is none of these.
+        """Return the action that `action_string` spells.
+
+        Examples are `2F0`, `1UNSHARD`, `3SEND_F1` and `(0F4;3B1)OVERLAP_F_B`. An empty string is an idle place, `None`.
+        Raise `RuntimeError` if `action_string` is none of these.
         """
         text = action_string.strip()
         if not text:
@@ -123,7 +124,7 @@ def _as_text(pipeline_order: _AnyTable, error_step_number: int | None = None) ->
 
     Args:
         pipeline_order: Rows of all ranks.
-        error_step_number: Step whose line ends with a mark, or ``None``.
+        error_step_number: Step whose line ends with a mark, or `None`.
     """
     ranks = sorted(pipeline_order)
     rows = [["" if action is None else str(action) for action in pipeline_order[rank]] for rank in ranks]

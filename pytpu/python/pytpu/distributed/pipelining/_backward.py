@@ -132,12 +132,12 @@ def stage_backward_input(
 
     Args:
         stage_outputs_or_loss: Outputs of the stage, or edges of the graph for them, or the loss in a tuple.
-        output_grads: Gradient of each output. ``None`` for the loss.
+        output_grads: Gradient of each output. `None` for the loss.
         input_values: Inputs of the stage. Values that are not tensors, or require no gradient, have none.
         weights: Parameters of the stage.
 
     Returns:
-        The gradients of `input_values`, which are also added to their ``grad``, and groups of weights for
+        The gradients of `input_values`, which are also added to their `grad`, and groups of weights for
         `stage_backward_weight`.
     """
     outputs, grads = _with_gradient(stage_outputs_or_loss, output_grads)
@@ -178,7 +178,7 @@ def stage_backward_input(
 def stage_backward_weight(
     weights: Iterable[Parameter], param_groups: list[_Late], retain_graph: bool = False
 ) -> tuple[torch.Tensor | None, ...]:
-    """Compute the gradients of a stage's weights, and add them to their ``grad``.
+    """Compute the gradients of a stage's weights, and add them to their `grad`.
 
     Args:
         weights: Parameters of the stage.
@@ -223,15 +223,15 @@ def stage_backward_weight(
 def stage_backward(
     stage_output: Any, output_grads: Sequence[torch.Tensor | None] | None, input_values: Sequence[Any]
 ) -> tuple[torch.Tensor | None, ...]:
-    """Compute the gradients of a stage's inputs, and add those of its weights to their ``grad``.
+    """Compute the gradients of a stage's inputs, and add those of its weights to their `grad`.
 
     Args:
         stage_output: Outputs of the stage, or edges of the graph for them, or the loss.
-        output_grads: Gradient of each output. ``None`` for the loss.
+        output_grads: Gradient of each output. `None` for the loss.
         input_values: Inputs of the stage.
 
     Returns:
-        The gradients of `input_values`, ``None`` for values that have none. Their ``grad`` is ``None`` afterwards.
+        The gradients of `input_values`, `None` for values that have none. Their `grad` is `None` afterwards.
     """
     outputs = (stage_output,) if isinstance(stage_output, torch.Tensor) else stage_output
     torch.autograd.backward(*_with_gradient(outputs, output_grads))

@@ -50,7 +50,7 @@ class _Executor:
         stages: Stages of this rank.
         arg_mbs: Positional arguments of each microbatch.
         kwarg_mbs: Keyword arguments of each microbatch.
-        target_mbs: Target of each microbatch, or ``None``.
+        target_mbs: Target of each microbatch, or `None`.
         return_outputs: Whether the last stage keeps its outputs.
         loss_kwargs: Keyword arguments of the loss.
     """

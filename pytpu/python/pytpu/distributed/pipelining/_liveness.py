@@ -20,10 +20,10 @@ class PipelineActivationLiveness:
 
     Args:
         pp_rank: Rank in the group of the pipeline.
-        granularity: ``"stage_microbatch"`` or ``"microbatch"``.
+        granularity: `"stage_microbatch"` or `"microbatch"`.
         stage_indices: Stages whose activations have slots.
         num_microbatches: Number of microbatches.
-        slot_by_stage_and_microbatch: Slot of each ``(stage, microbatch)``.
+        slot_by_stage_and_microbatch: Slot of each `(stage, microbatch)`.
         num_slots: Number of slots.
     """
 
@@ -90,7 +90,7 @@ def _slots(intervals: Sequence[tuple[int, int]]) -> tuple[list[int], int]:
 def _lifetimes(
     row: Iterable[_Action | None], stages: tuple[int, ...], microbatches: int
 ) -> dict[tuple[int, int], tuple[int, int]]:
-    """Return the first and last place of each activation in a row. Raise ``ValueError`` if there is not one of each."""
+    """Return the first and last place of each activation in a row. Raise `ValueError` if there is not one of each."""
     places: dict[str, dict[tuple[int, int], int]] = {"forward": {}, "input backward": {}, "release action": {}}
     weights: set[tuple[int, int]] = set()
     names = {F: "forward", I: "input backward", B: "release action", W: "release action"}
@@ -139,7 +139,7 @@ def analyze_pipeline_activation_liveness(
         schedule: Schedule of several stages for each rank.
         pp_rank: Rank in the group of the pipeline. It may be another one than that of `schedule`.
         stage_indices: Stages of that rank.
-        granularity: ``"stage_microbatch"`` for one slot for each activation, ``"microbatch"`` for one slot for all of
+        granularity: `"stage_microbatch"` for one slot for each activation, `"microbatch"` for one slot for all of
             the stages.
 
     Returns:

@@ -36,13 +36,13 @@ def _stages_ahead(policy: _Ahead, ranks: int, most: int) -> tuple[int, ...]:
     """Return how many stages ahead each rank gathers parameters.
 
     Args:
-        policy: ``"full"`` for `most` on all ranks, ``"auto"`` for two stages on rank 0 and one more on each further
+        policy: `"full"` for `most` on all ranks, `"auto"` for two stages on rank 0 and one more on each further
             rank, or the numbers themselves.
         ranks: Number of ranks.
         most: Number of stages whose parameters may be whole at a time.
 
     Raises:
-        ValueError: If a number is not an integer in ``[1, most]``, or their count is not that of ranks.
+        ValueError: If a number is not an integer in `[1, most]`, or their count is not that of ranks.
     """
 
     def is_number(value: object) -> bool:
@@ -90,7 +90,7 @@ def _first(groups: list[list[int]], count: int) -> list[int]:
 def _with_parameters(
     compute_actions: Sequence[_Action | None], max_active_stages: int = 3, *, unshard_lookahead: int | None = None
 ) -> list[_Action]:
-    """Add ``UNSHARD`` before a stage is used, and ``RESHARD`` when other stages are next. Only FSDP stages act on them.
+    """Add `UNSHARD` before a stage is used, and `RESHARD` when other stages are next. Only FSDP stages act on them.
 
     Args:
         compute_actions: Row of computation.
@@ -140,7 +140,7 @@ def _merged(compute_actions: Sequence[_Action | None]) -> list[_Action]:
 def _with_reductions(
     actions: Sequence[_Action | None], n_microbatches: int, defer_reduce_grad_wait: bool = False
 ) -> list[_Action]:
-    """Add ``REDUCE_GRAD`` after the last backward of each stage, and ``WAIT_REDUCE_GRAD`` for it.
+    """Add `REDUCE_GRAD` after the last backward of each stage, and `WAIT_REDUCE_GRAD` for it.
 
     Args:
         actions: Row of a rank.
@@ -268,7 +268,7 @@ def _with_waits(comm_actions: dict[int, list[_Action]]) -> dict[int, list[_Actio
 
 
 def _check_waits(comm_actions: dict[int, list[_Action]]) -> None:
-    """Raise ``ValueError`` unless each send is followed by one wait for it."""
+    """Raise `ValueError` unless each send is followed by one wait for it."""
     for rank, row in comm_actions.items():
         pending: dict[_Sent, _Action] = {}
         seen: set[_Sent] = set()
@@ -412,7 +412,7 @@ def _with_late_receives(actions: dict[int, list[_Action]], stage_to_rank: _Stage
 
 
 def _check_reductions(comm_actions: dict[int, list[_Action]]) -> None:
-    """Raise ``ValueError`` unless each reduction is followed by its wait, with one pending at a time."""
+    """Raise `ValueError` unless each reduction is followed by its wait, with one pending at a time."""
     for rank, row in comm_actions.items():
         pending: int | None = None
         for stage, kind, _, _ in (part for action in row for part in action.parts):

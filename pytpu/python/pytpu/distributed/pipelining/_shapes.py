@@ -72,7 +72,7 @@ def _ranks_of_stages(ranks: int, stages: int, style: str = "loop") -> dict[int, 
     Args:
         ranks: Number of ranks.
         stages: Number of stages.
-        style: ``"loop"`` goes round the ranks. ``"v"`` turns back at the last rank and at the first rank.
+        style: `"loop"` goes round the ranks. `"v"` turns back at the last rank and at the first rank.
 
     Example:
         >>> from pytpu.distributed.pipelining._shapes import _ranks_of_stages

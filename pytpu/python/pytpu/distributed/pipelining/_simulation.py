@@ -69,7 +69,7 @@ class _Progress:
         return new
 
     def _input(self, action: _Action) -> _Action | None:
-        """Return the action that hands over the input of `action`, or ``None`` if it needs none."""
+        """Return the action that hands over the input of `action`, or `None` if it needs none."""
         stage, kind, microbatch, _ = action
         if kind == F:
             return self._handed_over(action, -1, RECV_F, F) if stage > 0 else None
@@ -97,7 +97,7 @@ class _Progress:
         return _Action(action.stage_index, receive, action.microbatch_index)
 
     def waits_for(self, action: _Action) -> _Action | None:
-        """Return an action that has to be done before `action`, or ``None`` if `action` can start."""
+        """Return an action that has to be done before `action`, or `None` if `action` can start."""
         before: set[_Action] = set()
         for part in action.parts:
             needed = self._input(part)
@@ -110,7 +110,7 @@ class _Progress:
 
 
 def _check_order_of_messages(table: _AnyTable, stage_to_rank: _StageToRank) -> None:
-    """Raise ``ValueError`` if a rank does not receive from another rank what that rank sends, in the same order.
+    """Raise `ValueError` if a rank does not receive from another rank what that rank sends, in the same order.
 
     Messages between two ranks have no other mark than their order.
     """
@@ -143,13 +143,13 @@ def _check_order_of_messages(table: _AnyTable, stage_to_rank: _StageToRank) -> N
 def _run(
     table: _AnyTable, stage_to_rank: _StageToRank, num_stages: int, may_start=None
 ) -> Iterator[tuple[int, _Action]]:
-    """Yield `(rank, action)` in an order in which all ranks can do their rows. Raise ``ValueError`` at a deadlock.
+    """Yield `(rank, action)` in an order in which all ranks can do their rows. Raise `ValueError` at a deadlock.
 
     Args:
         table: Rows of all ranks.
         stage_to_rank: Rank of each stage.
         num_stages: Number of stages of the pipeline.
-        may_start: Function of a rank and its next action, ``False`` if the rank has to wait. It is asked again after
+        may_start: Function of a rank and its next action, `False` if the rank has to wait. It is asked again after
             each action of any rank.
     """
     progress = _Progress(stage_to_rank, num_stages)
@@ -195,7 +195,7 @@ def _stand(table: _AnyTable, rows, progress: _Progress, stage_to_rank: _StageToR
 
 
 def _check_progress(table: _AnyTable, stage_to_rank: _StageToRank, num_stages: int) -> None:
-    """Raise ``ValueError`` if a table with communication would stop, repeat an action or mix up messages."""
+    """Raise `ValueError` if a table with communication would stop, repeat an action or mix up messages."""
     for rank, row in table.items():
         seen: set[_Action] = set()
         for part in (part for action in row if action is not None for part in action.parts):
@@ -218,7 +218,7 @@ def _in_steps(pipeline_order: _AnyTable, stage_to_rank: _StageToRank, num_stages
         num_stages: Number of stages of the pipeline.
 
     Returns:
-        The rows, with ``None`` at each step at which a rank could do nothing.
+        The rows, with `None` at each step at which a rank could do nothing.
 
     Raises:
         ValueError: If no rank can go on. The error names the action of each rank and what it waits for.

@@ -109,7 +109,7 @@ class _PipelineSchedule:
         """Run one step: the forward and, with a loss function, the backward of all microbatches.
 
         All ranks have to call it. Gradients are added to those of the parameters, and `scale_grads` divides the sums.
-        So set gradients to ``None`` before each step.
+        So set gradients to `None` before each step.
 
         Args:
             *args: Positional arguments for the first stage, for the whole batch.
@@ -120,11 +120,11 @@ class _PipelineSchedule:
             arg_mbs: Positional arguments of each microbatch, instead of `args`.
             kwarg_mbs: Keyword arguments of each microbatch, instead of `kwargs`.
             target_mbs: Target of each microbatch, instead of `target`.
-            finalize_gradients: Must be ``True`` for stages with FSDP, and has no effect on others.
+            finalize_gradients: Must be `True` for stages with FSDP, and has no effect on others.
             **kwargs: Keyword arguments for the stages of this rank, for the whole batch.
 
         Returns:
-            The merged outputs on the rank of the last stage, ``None`` on other ranks.
+            The merged outputs on the rank of the last stage, `None` on other ranks.
 
         Raises:
             RuntimeError: If there is a backward but gradients are switched off, or a stage raised an error.
@@ -168,7 +168,7 @@ class _PipelineSchedule:
     ) -> Any:
         """Run the forward of all microbatches. The arguments are those of `step`.
 
-        It may be called under ``torch.no_grad()``. The loss is computed if a target is given.
+        It may be called under `torch.no_grad()`. The loss is computed if a target is given.
         """
         has_backward = self._has_backward
         self._has_backward = False
@@ -257,7 +257,7 @@ class _PipelineSchedule:
             self._losses[mb_index] = self._loss_fn(output, target_mbs[mb_index], **(loss_kwargs or {}))
 
     def _maybe_get_loss(self, stage: PipelineStage, mb_index: int) -> torch.Tensor | None:
-        """Return the loss of a microbatch, ``None`` for other stages than the last one."""
+        """Return the loss of a microbatch, `None` for other stages than the last one."""
         return self._losses[mb_index] if stage.is_last and self._has_backward else None
 
     # Microbatches.

@@ -1,6 +1,6 @@
 """The rows of each schedule: which stage a rank computes at each place, and for which microbatch.
 
-A row has computation only, and ``None`` where a rank has to be idle if all actions take the same time. `_lowering`
+A row has computation only, and `None` where a rank has to be idle if all actions take the same time. `_lowering`
 adds what moves between ranks. Nothing here depends on tensors, so a table of many ranks is made in one process.
 """
 
@@ -54,8 +54,9 @@ def _gpipe_row(rank: int, ranks: int, microbatches: int) -> list[_Action | None]
 
 
 def _one_forward_one_backward_row(rank: int, ranks: int, microbatches: int) -> list[_Action | None]:
-    """One backward after each forward once the pipeline is full, which bounds the activations that a rank keeps
-    (https://arxiv.org/abs/1806.03377).
+    """One backward after each forward once the pipeline is full (https://arxiv.org/abs/1806.03377).
+
+    This bounds the activations that a rank keeps.
     """
     row = _Row(rank)
     warmup = ranks - 1 - rank
@@ -196,8 +197,10 @@ def _zbv_row(rank: int, ranks: int, microbatches: int) -> list[_Action | None]:
 
 
 def _dual_pipe_v_row(rank: int, ranks: int, microbatches: int) -> list[_Action | None]:
-    """DualPipeV of https://github.com/deepseek-ai/DualPipe: the two stages of a rank compute a forward and a backward
-    at one place, so that one of them can communicate while the other one computes.
+    """DualPipeV of https://github.com/deepseek-ai/DualPipe.
+
+    The two stages of a rank compute a forward and a backward at one place, so that one of them can communicate while
+    the other one computes.
     """
     down, up = rank, 2 * ranks - 1 - rank
     after = ranks - 1 - rank  # Ranks between this one and the turn of the V.

@@ -56,7 +56,7 @@ class _GroupTransport(_Transport):
     """Messages by `torch.distributed`, which sends tensors of an accelerator through the host.
 
     Args:
-        group: Process group, or ``None`` for the default group.
+        group: Process group, or `None` for the default group.
     """
 
     def __init__(self, group: Any) -> None:

@@ -61,7 +61,7 @@ class _Replicate:
 
 
 class _CustomReducer:
-    """A way to merge values of microbatches: from `init_value` on, ``reduce_fn(merged, value)``."""
+    """A way to merge values of microbatches: from `init_value` on, `reduce_fn(merged, value)`."""
 
     def __init__(self, init_value: Any, reduce_fn: Callable[[Any, Any], Any]) -> None:
         self.init_value = init_value
@@ -80,7 +80,7 @@ def _default_spec(value: Any) -> TensorChunkSpec | _Replicate:
 
 
 def _size_to_split(value: Any, spec: Any) -> int | None:
-    """Return the size along the dimension of `spec`, or ``None`` if every microbatch gets `value` as a whole."""
+    """Return the size along the dimension of `spec`, or `None` if every microbatch gets `value` as a whole."""
     if spec is _Replicate or isinstance(spec, _Replicate):
         return None
     if not isinstance(value, (torch.Tensor, BlockMask)):
@@ -153,7 +153,7 @@ def split_args_kwargs_into_chunks(
 
     Args:
         args: Positional arguments.
-        kwargs: Keyword arguments, or ``None``.
+        kwargs: Keyword arguments, or `None`.
         chunks: Number of microbatches. There are fewer if a tensor is smaller than this.
         args_chunk_spec: A spec for each leaf of `args`, in the same form. The default splits tensors along dimension 0
             and gives every microbatch the other values.
@@ -211,7 +211,7 @@ def merge_chunks(chunks: list[Any], chunk_spec: Any) -> Any:
     Args:
         chunks: Result of each microbatch, all of one form.
         chunk_spec: A `TensorChunkSpec` for each tensor to concatenate, a reducer for each value to reduce. Values with
-            another spec must be equal in all microbatches. ``None`` concatenates all tensors along dimension 0.
+            another spec must be equal in all microbatches. `None` concatenates all tensors along dimension 0.
 
     Returns:
         The merged values, in the form of one result.

@@ -1,6 +1,6 @@
 """Schedules: in which order the ranks of a pipeline compute microbatches.
 
-A schedule is a table. It has a row for each rank, and a row is a list of actions, such as ``1F0``, the forward of stage
+A schedule is a table. It has a row for each rank, and a row is a list of actions, such as `1F0`, the forward of stage
 1 for microbatch 0. `_tables` makes the rows, `_lowering` adds messages, `_simulation` checks that no rank waits for
 ever, and one executor runs the rows of all schedules.
 """
@@ -146,7 +146,7 @@ class PipelineScheduleSingle(_PipelineSchedule):
         self.pipeline_order: dict[int, list[_Action | None]] | None = self._table()
 
     def _table(self) -> dict[int, list[_Action | None]] | None:
-        """Return the table, without messages. ``None`` if the schedule has none."""
+        """Return the table, without messages. `None` if the schedule has none."""
         return None
 
     def _local_stages(self) -> list[PipelineStage]:
@@ -230,7 +230,7 @@ class PipelineScheduleMulti(_PipelineSchedule):
         output_merge_spec: How to merge outputs. The default is dimension 0 of all tensors.
         use_full_backward: Has no effect.
         scale_grads: Divide gradients by `n_microbatches`, for losses that are means.
-        backward_requires_autograd: Whether a step needs gradients to be enabled. ``False`` for backwards by
+        backward_requires_autograd: Whether a step needs gradients to be enabled. `False` for backwards by
             `_PipelineScheduleRuntime.register_custom_function`.
     """
 
@@ -301,7 +301,7 @@ class PipelineScheduleMulti(_PipelineSchedule):
 
         Args:
             filename: File.
-            format: ``"compute_only"``, a table without messages.
+            format: `"compute_only"`, a table without messages.
         """
         if format != "compute_only":
             raise AssertionError(f'format must be "compute_only", got {format}')
@@ -339,10 +339,10 @@ class _PipelineScheduleRuntime(PipelineScheduleMulti):
         *args: Arguments of `PipelineScheduleMulti`.
         defer_pp_recv: Receive just before the use, not as early as possible.
         max_active_stages: Number of stages with FSDP whose parameters may be whole at a time.
-        unshard_lookahead: How many stages ahead parameters are gathered: ``"full"``, ``"auto"`` or one number for each
+        unshard_lookahead: How many stages ahead parameters are gathered: `"full"`, `"auto"` or one number for each
             rank.
         defer_reduce_grad_wait: Wait for a reduction of gradients before the next one, not at once.
-        max_outstanding_sends: Largest number of sends that a rank has not waited for. ``None`` is no limit.
+        max_outstanding_sends: Largest number of sends that a rank has not waited for. `None` is no limit.
         **kwargs: Arguments of `PipelineScheduleMulti`.
     """
 
@@ -399,7 +399,7 @@ class _PipelineScheduleRuntime(PipelineScheduleMulti):
 
         Args:
             actions: Rows of all ranks.
-            format: ``"compute_only"`` for a table without messages, ``"compute_comms"`` for one that has all.
+            format: `"compute_only"` for a table without messages, `"compute_comms"` for one that has all.
 
         Raises:
             AssertionError: If a stage does not compute each microbatch forward and backward.
@@ -454,7 +454,7 @@ class _PipelineScheduleRuntime(PipelineScheduleMulti):
 
         Args:
             filename: File.
-            format: ``"compute_only"`` for a table without messages, ``"compute_comms"`` for one that has all.
+            format: `"compute_only"` for a table without messages, `"compute_comms"` for one that has all.
         """
         if format == "compute_only":
             super()._load_csv(filename)
@@ -467,7 +467,7 @@ class _PipelineScheduleRuntime(PipelineScheduleMulti):
 
         Args:
             filename: File.
-            format: ``"compute_only"`` for the table without messages, ``"compute_comms"`` for the one that runs.
+            format: `"compute_only"` for the table without messages, `"compute_comms"` for the one that runs.
         """
         table = self.pipeline_order if format == "compute_only" else self.pipeline_order_with_comms
         if not table:
@@ -524,7 +524,7 @@ class _TableSchedule(_PipelineScheduleRuntime):
         self._set_table(self.pipeline_order)
 
     def _check_numbers(self) -> None:
-        """Raise ``ValueError`` if the schedule does not exist for these numbers."""
+        """Raise `ValueError` if the schedule does not exist for these numbers."""
 
     def _table(self) -> dict[int, list[_Action | None]]:
         return {rank: self._row(rank) for rank in range(self.pp_group_size)}
@@ -548,7 +548,7 @@ class ScheduleLoopedBFS(_TableSchedule):
         max_active_stages: Number of stages with FSDP whose parameters may be whole at a time.
         unshard_lookahead: How many stages ahead parameters are gathered.
         defer_reduce_grad_wait: Wait for a reduction of gradients before the next one, not at once.
-        max_outstanding_sends: Largest number of sends that a rank has not waited for. ``None`` is no limit.
+        max_outstanding_sends: Largest number of sends that a rank has not waited for. `None` is no limit.
 
     Source: https://arxiv.org/abs/2211.05953
     """
@@ -587,10 +587,11 @@ class ScheduleLoopedBFS(_TableSchedule):
 
 
 class ScheduleInterleaved1F1B(_TableSchedule):
-    """1F1B over several stages on each rank. The arguments are those of `ScheduleLoopedBFS` and of
-    `PipelineScheduleMulti`.
+    """1F1B over several stages on each rank.
 
-    With ``rounds = max(1, n_microbatches // ranks)``, a rank takes ``n_microbatches / rounds`` microbatches through a
+    The arguments are those of `ScheduleLoopedBFS` and of `PipelineScheduleMulti`.
+
+    With `rounds = max(1, n_microbatches // ranks)`, a rank takes `n_microbatches / rounds` microbatches through a
     stage before it goes on with its next stage.
 
     Raises:
@@ -612,8 +613,9 @@ class ScheduleInterleaved1F1B(_TableSchedule):
 
 
 class ScheduleInterleavedZeroBubble(_TableSchedule):
-    """Interleaved 1F1B whose backwards are split: gradients of weights run later, where a rank would be idle. The
-    arguments are those of `ScheduleLoopedBFS` and of `PipelineScheduleMulti`.
+    """Interleaved 1F1B whose backwards are split: gradients of weights run later, where a rank would be idle.
+
+    The arguments are those of `ScheduleLoopedBFS` and of `PipelineScheduleMulti`.
 
     Raises:
         ValueError: If `n_microbatches` is no multiple of the number of rounds.
@@ -635,8 +637,9 @@ class ScheduleInterleavedZeroBubble(_TableSchedule):
 
 
 class ScheduleZBVZeroBubble(_TableSchedule):
-    """Zero bubble with two stages on each rank in the form of a V: rank 0 has the first and the last stage. The
-    arguments are those of `ScheduleLoopedBFS` and of `PipelineScheduleMulti`.
+    """Zero bubble with two stages on each rank in the form of a V: rank 0 has the first and the last stage.
+
+    The arguments are those of `ScheduleLoopedBFS` and of `PipelineScheduleMulti`.
 
     There are no idle places if a forward, the gradients of inputs and the gradients of weights take the same time.
 
@@ -658,9 +661,10 @@ class ScheduleZBVZeroBubble(_TableSchedule):
 
 class ScheduleDualPipeV(_TableSchedule):
     """DualPipeV: two stages on each rank in the form of a V, and places at which a rank runs a forward and a backward.
+
     The arguments are those of `ScheduleLoopedBFS` and of `PipelineScheduleMulti`.
 
-    The two run one after the other, unless a function for ``OVERLAP_F_B`` is registered.
+    The two run one after the other, unless a function for `OVERLAP_F_B` is registered.
 
     Raises:
         ValueError: If there are not two stages, or fewer microbatches than stages.
@@ -700,8 +704,8 @@ def get_schedule_class(schedule_name: str) -> type[_PipelineSchedule]:
     """Return the class of a schedule.
 
     Args:
-        schedule_name: Name, in any case: ``"1F1B"``, ``"GPipe"``, ``"Interleaved1F1B"``, ``"LoopedBFS"``,
-            ``"InterleavedZeroBubble"``, ``"ZBVZeroBubble"``, ``"DualPipeV"``, or a base class.
+        schedule_name: Name, in any case: `"1F1B"`, `"GPipe"`, `"Interleaved1F1B"`, `"LoopedBFS"`,
+            `"InterleavedZeroBubble"`, `"ZBVZeroBubble"`, `"DualPipeV"`, or a base class.
 
     Raises:
         ValueError: If there is no such schedule.

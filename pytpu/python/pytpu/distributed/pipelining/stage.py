@@ -73,7 +73,7 @@ def _brief(value: Any) -> str:
 class PipelineStage:
     """A module as one stage of a pipeline, on one rank.
 
-    The inputs of the first stage are the arguments of ``step``. Another stage gets the outputs of the stage before as
+    The inputs of the first stage are the arguments of `step`. Another stage gets the outputs of the stage before as
     positional arguments. Outputs are a tensor or a tuple of tensors; those of the last stage may be anything.
 
     If `input_args` and `output_args` are given on all ranks, they say the shapes of what is exchanged. Otherwise the
@@ -365,7 +365,7 @@ class PipelineStage:
         Args:
             bwd_chunk_id: Index of the microbatch.
             loss: Loss of the microbatch, for the last stage.
-            full_backward: ``False`` for the gradients of the inputs only. `backward_weight_one_chunk` completes them.
+            full_backward: `False` for the gradients of the inputs only. `backward_weight_one_chunk` completes them.
             last_backward: Whether this is the last backward of the stage in a step, after which data parallelism
                 reduces the gradients.
         """

@@ -1,8 +1,8 @@
-"""``torch.distributed.rpc``: calls of functions in other processes.
+"""`torch.distributed.rpc`: calls of functions in other processes.
 
 `init_rpc` makes this process a worker with a name. Then `rpc_sync` and `rpc_async` call functions in the other workers.
-Arguments and results are pickled, tensors by their values. Values that stay in another process (``remote`` and
-``RRef``) are not part of this package, so `is_available` returns ``False``.
+Arguments and results are pickled, tensors by their values. Values that stay in another process (`remote` and
+`RRef`) are not part of this package, so `is_available` returns `False`.
 
 Each worker listens on a TCP port. Only processes that can read the job's store know the key that a connection needs. A
 worker runs any function that another worker asks for.
@@ -16,7 +16,7 @@ import enum
 from .. import _WHY
 from ..rendezvous import rendezvous
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -77,7 +77,7 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
         _channels: accepted, and has no effect.
 
     Raises:
-        NotImplementedError: if ``device_maps`` is not empty.
+        NotImplementedError: if `device_maps` is not empty.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
 
 
 class RRef:
-    """A value in another process. Making one raises ``NotImplementedError``."""
+    """A value in another process. Making one raises `NotImplementedError`."""
 
     def __init__(self, *args, **kwargs):
         raise NotImplementedError(f"torch.distributed.rpc.RRef: {_WHY}")
@@ -108,7 +108,7 @@ class RRef:
 
 
 def is_available() -> bool:
-    """Return ``False``: ``remote`` and ``RRef`` are missing, though calls work."""
+    """Return `False`: `remote` and `RRef` are missing, though calls work."""
     return False
 
 
@@ -133,7 +133,7 @@ def init_rpc(
         name: the name of this worker. It is unique in the job.
         backend: accepted, and has no effect: there is one way to connect workers.
         rank: the number of this worker. -1 takes it from the URL or the environment.
-        world_size: the number of workers. ``None`` takes it from the URL or the environment.
+        world_size: the number of workers. `None` takes it from the URL or the environment.
         rpc_backend_options: where the workers meet, and the limit of calls.
 
     Raises:

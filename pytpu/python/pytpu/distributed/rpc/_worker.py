@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from ...futures import Future
 from ..distributed_c10d import PrefixStore
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import datetime
     from collections.abc import Callable

@@ -28,7 +28,7 @@ from ._dtensor_spec import DTensorSpec, TensorMeta
 from ._utils import compute_global_tensor_info, compute_local_shape_and_global_offset, local_places
 from .placement_types import Partial, Placement, Replicate, Shard, _packed, _StridedShard, _unpacked
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
@@ -133,7 +133,7 @@ def _check_equal(description: tuple[Any, ...], mesh: DeviceMesh) -> None:
 
 
 class _DTensorMeta(_C._TensorMeta):
-    """Calls ``DTensor(local_tensor, spec, requires_grad=...)``, which PyTorch has for its own modules."""
+    """Calls `DTensor(local_tensor, spec, requires_grad=...)`, which PyTorch has for its own modules."""
 
     def __call__(cls, local_tensor: Tensor, spec: DTensorSpec | None = None, *, requires_grad: bool = False) -> Any:
         if not isinstance(spec, DTensorSpec):
@@ -172,7 +172,7 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
         stride: Sequence[int] | None = None,
         grad_placements: Sequence[Placement] | None = None,
     ) -> DTensor:
-        """Return the tensor of which this rank's part is ``local_tensor``. It is differentiable.
+        """Return the tensor of which this rank's part is `local_tensor`. It is differentiable.
 
         Args:
             local_tensor: the part of this rank.
@@ -181,14 +181,14 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
             run_check: whether to compare dtypes and sizes over ranks, and to give replicated dimensions the elements of
                 the first rank.
             shape: the sizes of the whole. The default takes parts of equal sizes.
-            stride: the strides of the whole, given together with ``shape``. Strides that leave gaps are ignored.
-            grad_placements: the placements whose part is the gradient of ``local_tensor``. The default is
-                ``placements``, with pending reductions replicated.
+            stride: the strides of the whole, given together with `shape`. Strides that leave gaps are ignored.
+            grad_placements: the placements whose part is the gradient of `local_tensor`. The default is
+                `placements`, with pending reductions replicated.
 
         Raises:
-            RuntimeError: if ``shape`` is given without ``stride``, or ``local_tensor`` is no plain tensor.
-            ValueError: if the part does not have the size of this rank's chunk of ``shape``, or ``run_check`` finds
-                that the parts differ in dtype, in ``requires_grad``, or without ``shape`` in sizes or strides.
+            RuntimeError: if `shape` is given without `stride`, or `local_tensor` is no plain tensor.
+            ValueError: if the part does not have the size of this rank's chunk of `shape`, or `run_check` finds
+                that the parts differ in dtype, in `requires_grad`, or without `shape` in sizes or strides.
         """
         if not isinstance(local_tensor, Tensor) or isinstance(local_tensor, DTensor):
             raise RuntimeError(
@@ -253,7 +253,7 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
             backward_dtype: the dtype to convert the gradient to before. The default is that of the gradient.
 
         Raises:
-            RuntimeError: if ``placements`` is missing, or asks for a reduction that no summands are known for.
+            RuntimeError: if `placements` is missing, or asks for a reduction that no summands are known for.
             NotImplementedError: for another mesh.
         """
         if placements is None:
@@ -376,7 +376,7 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
         raise ValueError(f"Could not find shard at '{index.offset}' for FQN: '{index.fqn}'")
 
     def numpy(self, *, force: bool = False) -> Any:
-        """Raise: each rank has a part only. Take ``full_tensor().numpy()``.
+        """Raise: each rank has a part only. Take `full_tensor().numpy()`.
 
         Raises:
             RuntimeError: always.
@@ -429,7 +429,7 @@ class _CastGradient(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, dtype: _dtype) -> Tensor:
-        """Return ``x``."""
+        """Return `x`."""
         ctx.dtype = dtype
         return x.view_as(x)
 
@@ -452,12 +452,12 @@ def distribute_tensor(
         tensor: the whole tensor.
         device_mesh: the mesh. The default is the innermost one that is active.
         placements: a placement for each mesh dimension. The default is replicated.
-        src_data_rank: the rank, along each mesh dimension, whose elements count. ``None`` lets each rank take its part
-            of its own ``tensor``, without communication.
+        src_data_rank: the rank, along each mesh dimension, whose elements count. `None` lets each rank take its part
+            of its own `tensor`, without communication.
 
     Raises:
         RuntimeError: if the tensor is no leaf, or a reduction is pending.
-        ValueError: if there is not one placement for each mesh dimension, or ``tensor`` is sharded otherwise.
+        ValueError: if there is not one placement for each mesh dimension, or `tensor` is sharded otherwise.
     """
     mesh = _current(device_mesh)
     if not tensor.is_leaf:
@@ -515,7 +515,7 @@ def distribute_module(
 ) -> nn.Module:
     """Make the parameters and buffers of a module sharded tensors, and return the module.
 
-    Those that ``partition_fn`` leaves are replicated.
+    Those that `partition_fn` leaves are replicated.
 
     Args:
         module: the module.
@@ -524,11 +524,11 @@ def distribute_module(
         input_fn: converts the inputs of the module. It gets the module, the inputs and the mesh.
         output_fn: converts the outputs of the module. It gets the module, the outputs and the mesh.
 
-    ``input_fn`` and ``output_fn`` without the module as an argument are deprecated.
+    `input_fn` and `output_fn` without the module as an argument are deprecated.
 
     Raises:
         RuntimeError: if the module was distributed before.
-        ValueError: if ``input_fn`` or ``output_fn`` takes another number of arguments.
+        ValueError: if `input_fn` or `output_fn` takes another number of arguments.
     """
     mesh = _current(device_mesh)
     if getattr(module, "_distribute_module_applied", False):
@@ -604,7 +604,7 @@ def zeros(
         size: sizes of the whole, as integers or one sequence.
         requires_grad: whether it requires a gradient.
         dtype: element type. The default is `get_default_dtype`.
-        layout: ``torch.strided``.
+        layout: `torch.strided`.
         device_mesh: the mesh. The default is the innermost one that is active.
         placements: a placement for each mesh dimension. The default is replicated.
     """
@@ -649,7 +649,7 @@ def full(
 
     Args:
         size: sizes of the whole.
-        fill_value: the value. Without ``dtype``, it decides the element type.
+        fill_value: the value. Without `dtype`, it decides the element type.
     """
     return _filled(fill_value, (size,), dtype, requires_grad, device_mesh, placements)
 
@@ -665,7 +665,7 @@ def linspace(
     device_mesh: DeviceMesh | None = None,
     placements: Sequence[Placement] | None = None,
 ) -> DTensor:
-    """Return a sharded tensor of ``steps`` numbers at equal distances. The other arguments are those of `zeros`.
+    """Return a sharded tensor of `steps` numbers at equal distances. The other arguments are those of `zeros`.
 
     Args:
         start: the first number.
@@ -687,7 +687,7 @@ def logspace(
     device_mesh: DeviceMesh | None = None,
     placements: Sequence[Placement] | None = None,
 ) -> DTensor:
-    """Return a sharded tensor of ``steps`` powers of ``base``. The other arguments are those of `zeros`.
+    """Return a sharded tensor of `steps` powers of `base`. The other arguments are those of `zeros`.
 
     Args:
         start: the first exponent.
@@ -715,7 +715,7 @@ def rand(
     device_mesh: DeviceMesh | None = None,
     placements: Sequence[Placement] | None = None,
 ) -> DTensor:
-    """Return a sharded tensor of random numbers from [0, 1). They do not depend on ``placements``.
+    """Return a sharded tensor of random numbers from [0, 1). They do not depend on `placements`.
 
     The arguments are those of `zeros`.
     """
@@ -730,7 +730,7 @@ def randn(
     device_mesh: DeviceMesh | None = None,
     placements: Sequence[Placement] | None = None,
 ) -> DTensor:
-    """Return a sharded tensor of normally distributed numbers. They do not depend on ``placements``.
+    """Return a sharded tensor of normally distributed numbers. They do not depend on `placements`.
 
     The arguments are those of `zeros`.
     """

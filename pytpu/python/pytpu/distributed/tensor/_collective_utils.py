@@ -5,7 +5,7 @@ from __future__ import annotations
 from ... import Tensor, cat
 from .. import distributed_c10d as c10d
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..device_mesh import DeviceMesh
     from ..distributed_c10d import Work
@@ -24,7 +24,7 @@ def mesh_broadcast(
         group_src: the place of the source in its line.
 
     Returns:
-        The pending work, if ``async_op`` is set.
+        The pending work, if `async_op` is set.
     """
     group = mesh.get_group(mesh_dim)
     return c10d.broadcast(tensor, group=group, async_op=async_op, group_src=group_src)
@@ -50,7 +50,7 @@ def mesh_scatter(
         group_src: the place of the source in its line.
 
     Returns:
-        The pending work, if ``async_op`` is set.
+        The pending work, if `async_op` is set.
     """
     group = mesh.get_group(mesh_dim)
     is_source = c10d.get_rank(group) == group_src
@@ -59,7 +59,7 @@ def mesh_scatter(
 
 
 def pad_tensor(tensor: Tensor, pad_dim: int, pad_size: int) -> Tensor:
-    """Return ``tensor`` with ``pad_size`` zeros at the end of dimension ``pad_dim``."""
+    """Return `tensor` with `pad_size` zeros at the end of dimension `pad_dim`."""
     if pad_size == 0:
         return tensor
     sizes = list(tensor.shape)
@@ -68,7 +68,7 @@ def pad_tensor(tensor: Tensor, pad_dim: int, pad_size: int) -> Tensor:
 
 
 def unpad_tensor(tensor: Tensor, pad_dim: int, pad_size: int) -> Tensor:
-    """Return a view of ``tensor`` without the last ``pad_size`` places of dimension ``pad_dim``."""
+    """Return a view of `tensor` without the last `pad_size` places of dimension `pad_dim`."""
     if pad_size == 0:
         return tensor
     return tensor.narrow(pad_dim, 0, tensor.size(pad_dim) - pad_size)

@@ -9,12 +9,12 @@ __all__ = ["is_rng_supported_mesh", "manual_seed"]
 
 
 def is_rng_supported_mesh(device_mesh: DeviceMesh) -> bool:
-    """Return ``True``: random numbers of a mesh do not depend on the type of its devices."""
+    """Return `True`: random numbers of a mesh do not depend on the type of its devices."""
     return True
 
 
 def manual_seed(seed: int, device_mesh: DeviceMesh) -> None:
-    """Seed all generators of this rank, those of meshes too. All ranks of the mesh give the same ``seed``.
+    """Seed all generators of this rank, those of meshes too. All ranks of the mesh give the same `seed`.
 
     Args:
         seed: the seed.

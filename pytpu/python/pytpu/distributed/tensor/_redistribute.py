@@ -28,7 +28,7 @@ def redistribute_local_tensor(
 
     Raises:
         NotImplementedError: for another mesh.
-        ValueError: if ``current_spec`` lacks the sizes of the whole.
+        ValueError: if `current_spec` lacks the sizes of the whole.
     """
     if current_spec.mesh != target_spec.mesh:
         raise NotImplementedError("Cross device mesh comm not supported yet!")

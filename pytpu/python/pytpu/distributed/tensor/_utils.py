@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..device_mesh import DeviceMesh
 from .placement_types import Placement, Shard
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ def compute_local_shape_and_global_offset(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the sizes of this rank's part, and the first place of it in each dimension.
 
-    The part of a rank that is not in the mesh has the sizes ``(0,)``. The first place of an empty part is the size of
+    The part of a rank that is not in the mesh has the sizes `(0,)`. The first place of an empty part is the size of
     the dimension.
 
     Args:
@@ -65,7 +65,7 @@ def _joined(places: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _taken(places: list[tuple[int, int]], start: int, length: int) -> list[tuple[int, int]]:
-    """Return ``length`` of the places from number ``start`` on."""
+    """Return `length` of the places from number `start` on."""
     taken, before = [], 0
     for first, size in places:
         low, high = max(start, before), min(start + length, before + size)
@@ -78,7 +78,7 @@ def _taken(places: list[tuple[int, int]], start: int, length: int) -> list[tuple
 def compute_global_tensor_info(
     shape: Sequence[int], stride: Sequence[int], mesh: DeviceMesh, placements: Sequence[Placement]
 ) -> tuple[list[int], list[int]]:
-    """Return sizes and strides of the whole tensor, if every rank has a part with this ``shape`` and ``stride``.
+    """Return sizes and strides of the whole tensor, if every rank has a part with this `shape` and `stride`.
 
     Args:
         shape: the sizes of the part.

@@ -1,4 +1,4 @@
-"""``torch.distributed.tensor.placement_types``: what ranks along a mesh dimension have of a tensor."""
+"""`torch.distributed.tensor.placement_types`: what ranks along a mesh dimension have of a tensor."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import operator
 
 from ... import Tensor, cat, zeros
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -20,7 +20,7 @@ class Placement:
     """What ranks along a mesh dimension have of a tensor. Placements are compared by their values."""
 
     def is_shard(self, dim: int | None = None) -> bool:
-        """Return whether each rank has a part of a dimension, or of ``dim``."""
+        """Return whether each rank has a part of a dimension, or of `dim`."""
         return isinstance(self, Shard) and (dim is None or self.dim == dim)
 
     def is_replicate(self) -> bool:
@@ -28,7 +28,7 @@ class Placement:
         return isinstance(self, Replicate)
 
     def is_partial(self, reduce_op: str | None = None) -> bool:
-        """Return whether a reduction is pending, or the reduction ``reduce_op``."""
+        """Return whether a reduction is pending, or the reduction `reduce_op`."""
         return isinstance(self, Partial) and (reduce_op is None or self.reduce_op == reduce_op)
 
     def _key(self) -> tuple[object, ...]:
@@ -58,7 +58,7 @@ class Shard(Placement):
         dim: the dimension.
 
     Raises:
-        TypeError: if ``dim`` is no integer.
+        TypeError: if `dim` is no integer.
     """
 
     def __init__(self, dim: int) -> None:
@@ -117,12 +117,12 @@ class Shard(Placement):
 
 
 class _StridedShard(Shard):
-    """The dimension is divided into ``split_factor`` chunks, and each rank has a chunk of each of them.
+    """The dimension is divided into `split_factor` chunks, and each rank has a chunk of each of them.
 
     Args:
         dim: the dimension.
         split_factor: the number of chunks.
-        sf: another name of ``split_factor``.
+        sf: another name of `split_factor`.
     """
 
     def __init__(self, dim: int, *, split_factor: int = 1, sf: int | None = None) -> None:
@@ -132,7 +132,7 @@ class _StridedShard(Shard):
         self.split_factor = split_factor if sf is None else sf
 
     def is_shard(self, dim: int | None = None) -> bool:
-        """Return ``False``: the part of a rank is no chunk."""
+        """Return `False`: the part of a rank is no chunk."""
         return False
 
     def _key(self) -> tuple[object, ...]:
@@ -157,7 +157,7 @@ class Partial(Placement):
     """Each rank has a tensor of the same sizes. The value is the reduction of those of all ranks.
 
     Args:
-        reduce_op: ``"sum"``, ``"avg"``, ``"product"``, ``"min"``, ``"max"``, ``"band"``, ``"bor"`` or ``"bxor"``.
+        reduce_op: `"sum"`, `"avg"`, `"product"`, `"min"`, `"max"`, `"band"`, `"bor"` or `"bxor"`.
     """
 
     LINEAR_REDUCE_OPS = ("sum", "avg")
@@ -185,7 +185,7 @@ def _is_shard_like(p: Placement) -> bool:
 
 
 def _packed(placement: Placement) -> tuple[str | int, ...]:
-    """Return a placement as the functions of ``_C`` take it."""
+    """Return a placement as the functions of `_C` take it."""
     if isinstance(placement, Shard):
         return ("S", placement.dim, getattr(placement, "split_factor", 1))
     if isinstance(placement, Partial):
@@ -196,7 +196,7 @@ def _packed(placement: Placement) -> tuple[str | int, ...]:
 
 
 def _unpacked(placement: tuple[Any, ...]) -> Placement:
-    """Return the placement that ``_C`` has returned."""
+    """Return the placement that `_C` has returned."""
     kind, *numbers = placement
     if kind == "S":
         dim, split_factor = numbers

@@ -35,10 +35,10 @@ class Recorder(TorchDispatchMode):
     Args:
         graph: the graph.
         constant: a function of a tensor that is no result of the graph. It returns the node that reads it.
-        keeps_compositions: whether operators that PyTorch composes of others, such as ``linear``, are one node.
+        keeps_compositions: whether operators that PyTorch composes of others, such as `linear`, are one node.
         rules: functions by overload, which take the place of operators.
         keep_notes: whether nodes get stack traces and the modules around them.
-        value: as ``constant``, for tensors that the program makes of Python's numbers.
+        value: as `constant`, for tensors that the program makes of Python's numbers.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Recorder(TorchDispatchMode):
             return value.requires_grad_(real.requires_grad)
 
     def record_choice(self, pred: torch.Tensor, true_fn: Any, false_fn: Any, operands: Any) -> Any:
-        """Add a node of ``torch.cond``, with a graph for each function."""
+        """Add a node of `torch.cond`, with a graph for each function."""
         leaves, spec = pytree.tree_flatten(tuple(operands))
         if not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
             raise RuntimeError(
@@ -198,7 +198,7 @@ class Recorder(TorchDispatchMode):
 
 
 class _Branch:
-    """The graph of a function that ``torch.cond`` may call."""
+    """The graph of a function that `torch.cond` may call."""
 
     def __init__(self, parent: Recorder, function: Any, leaves: list[Any], spec: Any, outer: list[Node]) -> None:
         self.graph, self.parent = Graph(), parent
@@ -259,7 +259,7 @@ class _Branch:
 
 
 def _place(value: torch.Tensor) -> Any:
-    """Return where the elements of a tensor are, or ``None`` if it has none in memory."""
+    """Return where the elements of a tensor are, or `None` if it has none in memory."""
     if is_fake(value) or not value.numel() or value.device.type != "cpu":
         return None
     with without_modes():

@@ -1,4 +1,4 @@
-"""``torch.fx.experimental.const_fold``: compute once what does not depend on the arguments."""
+"""`torch.fx.experimental.const_fold`: compute once what does not depend on the arguments."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _inline_module(
 
 
 def get_unique_attr_name_in_module(mod_traced: GraphModule, name: str) -> str:
-    """Return a name that no attribute of a module has, as near to ``name`` as possible."""
+    """Return a name that no attribute of a module has, as near to `name` as possible."""
     name = re.sub("[^0-9a-zA-Z_]+", "_", name)
     if name[0].isdigit():
         name = f"_{name}"

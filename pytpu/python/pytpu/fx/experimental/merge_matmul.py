@@ -1,4 +1,4 @@
-"""``torch.fx.experimental.merge_matmul``: one product in place of several with the same right operand."""
+"""`torch.fx.experimental.merge_matmul`: one product in place of several with the same right operand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def split_result_tensors(result: Any, inputs: list[Any]) -> Any:
 
 
 def may_depend_on(a: Node, b: Node, search_depth: int = 6) -> bool:
-    """Return whether a node may depend on another one. Beyond ``search_depth`` nodes the answer is yes."""
+    """Return whether a node may depend on another one. Beyond `search_depth` nodes the answer is yes."""
     if a is b:
         return True
     inputs = a.all_input_nodes
@@ -36,7 +36,7 @@ def are_nodes_independent(nodes: list[Node]) -> bool:
 
 
 def merge_matmul(in_mod: torch.nn.Module) -> GraphModule:
-    """Return a module in which ``a @ c`` and ``b @ c`` are one product of the joined rows of ``a`` and ``b``."""
+    """Return a module in which `a @ c` and `b @ c` are one product of the joined rows of `a` and `b`."""
     gm = symbolic_trace(in_mod)
     graph = gm.graph
     products: dict[Any, list[Node]] = {}

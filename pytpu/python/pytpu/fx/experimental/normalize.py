@@ -1,4 +1,4 @@
-"""``torch.fx.experimental.normalize``: calls in one form."""
+"""`torch.fx.experimental.normalize`: calls in one form."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class NormalizeArgs(Transformer):
 
 
 class NormalizeOperators(AnnotateTypesWithSchema):
-    """A transformer that writes functions such as ``torch.add`` as operators of Python."""
+    """A transformer that writes functions such as `torch.add` as operators of Python."""
 
     binary_magic_method_remap: dict[Callable[..., Any], Callable[[Any, Any], Any]] = {
         torch.add: operator.add,

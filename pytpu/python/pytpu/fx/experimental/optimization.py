@@ -1,4 +1,4 @@
-"""``torch.fx.experimental.optimization``: fold batch norms into layers, and remove dropout, for inference."""
+"""`torch.fx.experimental.optimization`: fold batch norms into layers, and remove dropout, for inference."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def fuse(model: torch.nn.Module, inplace: bool = False, no_trace: bool = False) 
     Args:
         model: The model, in evaluation mode.
         inplace: Change its layers. Else they are copied.
-        no_trace: Use the graph of ``model``, which is a graph module.
+        no_trace: Use the graph of `model`, which is a graph module.
 
     Example:
         >>> import pytpu as torch
@@ -130,8 +130,8 @@ def optimize_for_inference(
 
     Args:
         model: The model, in evaluation mode.
-        pass_config: ``"conv_bn_fuse"`` and ``"remove_dropout"`` say whether that is done.
-            ``"mkldnn_layout_optimize"`` has no effect: there is one layout of tensors here.
+        pass_config: `"conv_bn_fuse"` and `"remove_dropout"` say whether that is done.
+            `"mkldnn_layout_optimize"` has no effect: there is one layout of tensors here.
         tracer: The class of the tracer of the result.
     """
     config = {"conv_bn_fuse": True, "remove_dropout": True, "mkldnn_layout_optimize": {}, **(pass_config or {})}

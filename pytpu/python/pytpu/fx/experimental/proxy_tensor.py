@@ -1,4 +1,4 @@
-"""``torch.fx.experimental.proxy_tensor``: graphs of operators."""
+"""`torch.fx.experimental.proxy_tensor`: graphs of operators."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["get_innermost_proxy_mode", "get_proxy_mode", "make_fx", "maybe_disab
 
 
 def get_proxy_mode() -> Recorder | None:
-    """Return the mode that makes a graph in this thread, or ``None``."""
+    """Return the mode that makes a graph in this thread, or `None`."""
     return next((mode for mode in reversed(_C._torch_dispatch_modes()) if isinstance(mode, Recorder)), None)
 
 
@@ -57,22 +57,22 @@ def make_fx(
     _error_on_data_dependent_ops: bool = True,
     record_stack_traces: bool = False,
 ) -> Callable[..., GraphModule]:
-    """Return a function that runs ``f`` and returns the graph of the operators of aten that it called.
+    """Return a function that runs `f` and returns the graph of the operators of aten that it called.
 
-    Operators that PyTorch composes of others are in the graph by their parts. Derivatives that ``f`` computes are in
+    Operators that PyTorch composes of others are in the graph by their parts. Derivatives that `f` computes are in
     the graph, too.
 
     Args:
         f: a function or module.
         decomposition_table: functions by overload, whose operators take the place of a call of it.
-        tracing_mode: ``real`` runs with the arguments, ``fake`` with their descriptions only. ``symbolic`` does as
-            ``fake`` here: sizes in the graph are numbers.
+        tracing_mode: `real` runs with the arguments, `fake` with their descriptions only. `symbolic` does as
+            `fake` here: sizes in the graph are numbers.
         pre_dispatch: keep operators that PyTorch composes of others.
         record_module_stack: note the modules around each node.
         record_stack_traces: note the lines of each node.
 
     Raises:
-        AssertionError: There is no such ``tracing_mode``.
+        AssertionError: There is no such `tracing_mode`.
 
     Example:
         >>> import pytpu as torch

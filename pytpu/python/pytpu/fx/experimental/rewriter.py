@@ -1,4 +1,4 @@
-"""``torch.fx.experimental.rewriter``: trace programs whose assertions become calls."""
+"""`torch.fx.experimental.rewriter`: trace programs whose assertions become calls."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from ..graph import Graph
 
 
 class AST_Rewriter(ast.NodeTransformer):
-    """A change of the text of functions: ``assert x, s`` becomes ``torch._assert(x, s)``, and ``y: T = x`` becomes
-    ``y = annotate(x, T)``.
+    """A change of the text of functions.
+
+    `assert x, s` becomes `torch._assert(x, s)`, and `y: T = x` becomes `y = annotate(x, T)`.
     """
 
     def rewrite(self, fn: FunctionType) -> FunctionType:

@@ -1,4 +1,4 @@
-"""``torch.fx.experimental.schema_type_annotation``: types of values, from what functions declare."""
+"""`torch.fx.experimental.schema_type_annotation`: types of values, from what functions declare."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class AnnotateTypesWithSchema(Transformer):
 
     Args:
         module: The graph module.
-        annotate_functionals: Look at functions of ``torch.nn.functional``.
-        annotate_modules: Look at modules of ``torch.nn``.
+        annotate_functionals: Look at functions of `torch.nn.functional`.
+        annotate_modules: Look at modules of `torch.nn`.
         annotate_get_attrs: Give attributes that are tensors their type.
     """
 

@@ -1,4 +1,4 @@
-"""``torch.fx.experimental.symbolic_shapes``: sizes are plain numbers here, so every question has an answer."""
+"""`torch.fx.experimental.symbolic_shapes`: sizes are plain numbers here, so every question has an answer."""
 
 
 class GuardOnDataDependentSymNode(RuntimeError):
@@ -50,7 +50,7 @@ def statically_known_true(x):
 
 
 def has_free_symbols(val):
-    """Return ``False``: there are no symbols."""
+    """Return `False`: there are no symbols."""
     return False
 
 
@@ -63,7 +63,7 @@ def free_symbols(val):
 
 
 def has_hint(a):
-    """Return ``True``: each number is known."""
+    """Return `True`: each number is known."""
     return True
 
 

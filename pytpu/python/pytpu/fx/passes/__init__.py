@@ -1,4 +1,4 @@
-"""``torch.fx.passes``: analyses and changes of graphs."""
+"""`torch.fx.passes`: analyses and changes of graphs."""
 
 from . import (
     graph_drawer,

@@ -1,4 +1,4 @@
-"""``torch.fx.passes.annotate_getitem_nodes``: types of items, from the types of tuples and lists."""
+"""`torch.fx.passes.annotate_getitem_nodes`: types of items, from the types of tuples and lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``torch.fx.passes.graph_drawer``: pictures of graphs, with the package ``pydot``."""
+"""`torch.fx.passes.graph_drawer`: pictures of graphs, with the package `pydot`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class FxGraphDrawer:
         normalize_args: Show arguments by the parameters of the function.
 
     Raises:
-        RuntimeError: ``pydot`` is not installed.
+        RuntimeError: `pydot` is not installed.
     """
 
     def __init__(

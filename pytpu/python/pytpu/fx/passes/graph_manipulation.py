@@ -1,4 +1,4 @@
-"""``torch.fx.passes.graph_manipulation``: change targets, and count bytes."""
+"""`torch.fx.passes.graph_manipulation`: change targets, and count bytes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class size_bytes(NamedTuple):
 
 @compatibility(is_backward_compatible=False)
 def get_size_of_all_nodes(fx_module: GraphModule, args: list[torch.Tensor] | None = None) -> None:
-    """Set ``size_bytes`` of all nodes. With ``args``, ``ShapeProp`` runs first."""
+    """Set `size_bytes` of all nodes. With `args`, `ShapeProp` runs first."""
     if args is not None:
         ShapeProp(fx_module).propagate(*args)
     for node in fx_module.graph.nodes:
@@ -52,7 +52,7 @@ def get_size_of_all_nodes(fx_module: GraphModule, args: list[torch.Tensor] | Non
 
 @compatibility(is_backward_compatible=False)
 def get_tensor_meta(node: Node) -> Any:
-    """Return what ``ShapeProp`` noted.
+    """Return what `ShapeProp` noted.
 
     Raises:
         RuntimeError: It has not run.

@@ -1,4 +1,4 @@
-"""``torch.fx.passes.operator_support``: which nodes a backend can run."""
+"""`torch.fx.passes.operator_support`: which nodes a backend can run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class OperatorSupportBase(abc.ABC):
 
     @abc.abstractmethod
     def is_node_supported(self, submodules: _Modules, node: Node) -> bool:
-        """Return whether the backend can run the node. ``submodules`` has the modules by path."""
+        """Return whether the backend can run the node. `submodules` has the modules by path."""
         raise NotImplementedError
 
 
@@ -37,8 +37,8 @@ class OperatorSupport(OperatorSupportBase):
     """A table of targets.
 
     Args:
-        support_dict: The dtypes of the arguments by target, or ``None`` for all: a pair of a tuple for positional
-            arguments, with ``None`` for one that may have any, and a dictionary for keyword arguments.
+        support_dict: The dtypes of the arguments by target, or `None` for all: a pair of a tuple for positional
+            arguments, with `None` for one that may have any, and a dictionary for keyword arguments.
     """
 
     _support_dict: SupportDict
@@ -92,7 +92,7 @@ def any_chain(*op_support: OperatorSupportBase) -> OperatorSupportBase:
 
 @compatibility(is_backward_compatible=False)
 class OpSupports:
-    """Questions to combine with ``chain`` and ``any_chain``."""
+    """Questions to combine with `chain` and `any_chain`."""
 
     @classmethod
     def decline_if_input_dtype(cls, dtype: torch.dtype) -> OperatorSupportBase:

@@ -1,4 +1,4 @@
-"""``torch.fx.passes.param_fetch``: attributes of modules that a backend reads."""
+"""`torch.fx.passes.param_fetch`: attributes of modules that a backend reads."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ module_fetch_book: dict[type, tuple[int, list[str], Callable[[str, int], str]]] 
 
 @compatibility(is_backward_compatible=False)
 def extract_attrs_for_lowering(mod: Module) -> dict[str, Any]:
-    """Return the attributes of a module that ``module_fetch_book`` lists, and its type as ``"name"``.
+    """Return the attributes of a module that `module_fetch_book` lists, and its type as `"name"`.
 
     Raises:
         RuntimeError: Its class is not listed, or has a later version.
@@ -61,7 +61,7 @@ def extract_attrs_for_lowering(mod: Module) -> dict[str, Any]:
 
 @compatibility(is_backward_compatible=False)
 def lift_lowering_attrs_to_nodes(fx_module: GraphModule) -> None:
-    """Set ``attrs_for_lowering`` of all nodes that call a module, also within graph modules."""
+    """Set `attrs_for_lowering` of all nodes that call a module, also within graph modules."""
     for node in fx_module.graph.find_nodes(op="call_module"):
         module = fx_module.get_submodule(node.target)
         if isinstance(module, GraphModule):

@@ -1,4 +1,4 @@
-"""``torch.fx.passes.pass_manager``: functions that run one after the other. ``passes.infra.pass_manager`` has more."""
+"""`torch.fx.passes.pass_manager`: functions that run one after the other. `passes.infra.pass_manager` has more."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def log_hook(fn: _Pass, level: int = logging.INFO) -> _Pass:
 
 
 def loop_pass(base_pass: _Pass, n_iter: int | None = None, predicate: Callable[[Any], bool] | None = None) -> _Pass:
-    """Return a pass that runs another one ``n_iter`` times, or while ``predicate`` holds for its result."""
+    """Return a pass that runs another one `n_iter` times, or while `predicate` holds for its result."""
     if not (n_iter is not None) ^ (predicate is not None):
         raise AssertionError("Exactly one of `n_iter` or `predicate` must be specified.")
 
@@ -116,7 +116,7 @@ class PassManager:
         self._validated = False
 
     def validate(self) -> None:
-        """Raise ``RuntimeError`` if the order of the passes breaks a constraint."""
+        """Raise `RuntimeError` if the order of the passes breaks a constraint."""
         if not self._validated:
             for constraint in self.constraints:
                 _validate_pass_schedule_constraint(constraint, self.passes)

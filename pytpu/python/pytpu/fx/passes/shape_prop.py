@@ -1,4 +1,4 @@
-"""``torch.fx.passes.shape_prop``: sizes and dtypes of the values of a graph."""
+"""`torch.fx.passes.shape_prop`: sizes and dtypes of the values of a graph."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _extract_tensor_metadata(result: torch.Tensor, include_contiguity: bool = Tr
 
 @compatibility(is_backward_compatible=True)
 class ShapeProp(Interpreter):
-    """An interpreter that notes sizes and dtypes: ``node.meta["tensor_meta"]`` and ``node.meta["type"]``.
+    """An interpreter that notes sizes and dtypes: `node.meta["tensor_meta"]` and `node.meta["type"]`.
 
     Args:
         gm: The module with the graph.

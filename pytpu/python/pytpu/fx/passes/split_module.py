@@ -1,4 +1,4 @@
-"""``torch.fx.passes.split_module``: divide a graph by a function of its nodes."""
+"""`torch.fx.passes.split_module`: divide a graph by a function of its nodes."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def split_module(
         split_callback: A function from nodes to the numbers of their parts.
         qualname_map: A dictionary that gets the old path of each attribute.
         keep_original_order: Call the parts in the order of their first nodes.
-        keep_original_node_name: Give the nodes of the parts the names of the nodes of ``m``.
+        keep_original_node_name: Give the nodes of the parts the names of the nodes of `m`.
         keep_original_input_name: Give the parameters of the parts the names of the nodes that they stand for.
-        partition_affix: A text for the names of the parts: ``submod_<affix>_0``.
+        partition_affix: A text for the names of the parts: `submod_<affix>_0`.
         tuple_return: Let the children return a tuple of one result too.
 
     Raises:
@@ -229,7 +229,7 @@ class _Split:
             part.inputs = {node.name: None for node in kept}
 
     def copy_nodes(self, paths: dict[str, str]) -> None:
-        """Copy the nodes into their parts. ``paths`` gets the old path of each attribute."""
+        """Copy the nodes into their parts. `paths` gets the old path of each attribute."""
         for node, name in self.part_of.items():
             part = self.parts[name]
             args, kwargs = map_arg((node.args, node.kwargs), part.environment.__getitem__)
@@ -296,6 +296,6 @@ def split_module_simple(
     Args:
         m: The module with the graph.
         node_to_partition: The number of the part of each call.
-        partition_affix: A text for the names of the parts: ``submod_<affix>_0``.
+        partition_affix: A text for the names of the parts: `submod_<affix>_0`.
     """
     return split_module(m, m, node_to_partition.__getitem__, keep_original_order=True, partition_affix=partition_affix)

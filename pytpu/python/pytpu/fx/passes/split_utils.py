@@ -1,4 +1,4 @@
-"""``torch.fx.passes.split_utils``: divide a graph by tags."""
+"""`torch.fx.passes.split_utils`: divide a graph by tags."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 @compatibility(is_backward_compatible=False)
 def getattr_recursive(obj: Any, name: str) -> Any:
-    """Return the attribute at a path, or ``None``."""
+    """Return the attribute at a path, or `None`."""
     for part in name.split("."):
         obj = obj._modules.get(part) if isinstance(obj, torch.nn.ModuleList) else getattr(obj, part, None)
         if obj is None:
@@ -88,7 +88,7 @@ def split_by_tags(
 ) -> Any:
     """Return a module with one child for each tag.
 
-    Each call has an attribute ``tag``. Reads of attributes go to the parts that use them.
+    Each call has an attribute `tag`. Reads of attributes go to the parts that use them.
 
     Args:
         gm: The module with the graph.
@@ -184,7 +184,7 @@ def move_non_tensor_nodes_on_boundary(subgraphs: list[Any]) -> None:
     """Move nodes whose values are not tensors from parts for a backend to the parts that use them.
 
     Args:
-        subgraphs: Parts with ``nodes``, a list, and ``is_acc``. A node moves with all that depend on it in its part, if
+        subgraphs: Parts with `nodes`, a list, and `is_acc`. A node moves with all that depend on it in its part, if
             they lead to one other part only.
     """
     place = {node: i for i, part in enumerate(subgraphs) for node in part.nodes}

@@ -1,4 +1,4 @@
-"""``torch.fx.passes.tools_common``: names of targets, order of nodes, and groups of nodes without tensors."""
+"""`torch.fx.passes.tools_common`: names of targets, order of nodes, and groups of nodes without tensors."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def get_node_target(submodules: Mapping[str, torch.nn.Module], node: Node) -> st
 
 @compatibility(is_backward_compatible=False)
 def is_node_output_tensor(node: Node) -> bool:
-    """Return whether the value of a node is a tensor. ``ShapeProp`` must have run."""
+    """Return whether the value of a node is a tensor. `ShapeProp` must have run."""
     kind = node.meta.get("type")
     return kind is not None and issubclass(kind, torch.Tensor)
 
@@ -102,7 +102,7 @@ class FxNetAccFusionsFinder:
     def recursive_add_node(
         self, fusion_group: FusionGroup, inputs: Iterable[Node], visited: NodeSet | None = None
     ) -> bool:
-        """Add the nodes on the ways from the group to ``inputs``. Return whether there is one."""
+        """Add the nodes on the ways from the group to `inputs`. Return whether there is one."""
         visited = set() if visited is None else visited
         for node in sorted(inputs, key=self.node_index.__getitem__) if isinstance(inputs, set) else inputs:
             if node in visited or not _is_call(node) or self.node_index[node] < fusion_group.top_node_idx:
@@ -160,7 +160,7 @@ def _replace_graph(gm: GraphModule, graph: Graph) -> GraphModule:
 
 @compatibility(is_backward_compatible=False)
 def legalize_graph(gm: GraphModule) -> GraphModule:
-    """Sort the nodes, so that each is after the ones that it uses. ``gm`` is changed, and returned.
+    """Sort the nodes, so that each is after the ones that it uses. `gm` is changed, and returned.
 
     Raises:
         RuntimeError: Nodes use each other.

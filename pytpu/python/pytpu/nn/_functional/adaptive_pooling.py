@@ -9,7 +9,7 @@ from pytpu import _C, Tensor
 
 from .pooling import _tuple
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from typing import Literal, overload

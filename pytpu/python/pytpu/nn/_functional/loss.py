@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytpu as torch
 from pytpu import _C, Tensor
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from typing import Any

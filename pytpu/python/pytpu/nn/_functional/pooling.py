@@ -10,7 +10,7 @@ from pytpu import _C, Tensor
 
 from .activation import relu
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from typing import Literal, overload

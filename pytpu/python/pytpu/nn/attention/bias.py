@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing_extensions import Self
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import pytpu as torch
 from pytpu import Tensor
 from pytpu.types import Device
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing_extensions import Self
 

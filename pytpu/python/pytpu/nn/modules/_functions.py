@@ -1,10 +1,10 @@
-"""``torch.nn.modules._functions``: a function that `spmd_types` looks for in graphs. Modules here do not use it."""
+"""`torch.nn.modules._functions`: a function that `spmd_types` looks for in graphs. Modules here do not use it."""
 
 from __future__ import annotations
 
 from ...autograd import Function
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

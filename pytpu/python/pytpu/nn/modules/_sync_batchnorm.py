@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytpu as torch
 from pytpu import distributed as dist
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class NormalizedOverRanks(torch.autograd.Function):
-    """Normalize the channels of ``x``, ``(n, c, *)``, over the batches of all ranks of a group.
+    """Normalize the channels of `x`, `(n, c, *)`, over the batches of all ranks of a group.
 
-    `n` may differ between ranks, and may be 0. Statistics are computed in float32, or in the dtype of ``x`` if that is
+    `n` may differ between ranks, and may be 0. Statistics are computed in float32, or in the dtype of `x` if that is
     wider. Each rank sends `2 c + 1` numbers in forward, and `2 c` in backward.
     """
 
@@ -42,7 +42,7 @@ class NormalizedOverRanks(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: torch.Tensor, *_: Any) -> tuple[torch.Tensor | None, ...]:
-        """Return the gradients. Those of ``w`` and ``b`` are of the batch of this rank."""
+        """Return the gradients. Those of `w` and `b` are of the batch of this rank."""
         normalized, scale, w, total = ctx.saved_tensors
         g = g.to(normalized.dtype)
         dims, shape = _other_dims(g), _channel_shape(g)

@@ -14,7 +14,7 @@ from .container import ModuleList, Sequential
 from .linear import Linear
 from .module import Module
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from typing import Any

@@ -11,7 +11,7 @@ from .lazy import LazyModuleMixin
 from .module import Module
 from .normalization import _make_affine, _reset_affine
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from typing import Any

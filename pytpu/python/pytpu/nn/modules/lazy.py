@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytpu.nn.parameter import is_lazy
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from typing import Any

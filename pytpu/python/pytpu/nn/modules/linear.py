@@ -12,7 +12,7 @@ from pytpu.nn.parameter import Parameter, UninitializedParameter
 from .lazy import LazyModuleMixin
 from .module import Module
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from typing import Any

@@ -13,7 +13,7 @@ from .linear import Linear
 from .module import Module
 from .shape import PairwiseDistance
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from typing import Literal

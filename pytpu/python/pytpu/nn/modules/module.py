@@ -12,7 +12,7 @@ from pytpu import Tensor
 from pytpu.nn.parameter import Buffer, Parameter, clear_gradient, is_lazy
 from pytpu.utils.hooks import BackwardHook, RemovableHandle, call_node_hooks
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from typing import Any, TypeVar, overload

@@ -9,7 +9,7 @@ from pytpu.nn import functional as F
 
 from .module import Module
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from pytpu.nn.common_types import _ratio_any_t, _size_1_t, _size_any_opt_t, _size_any_t

@@ -11,7 +11,7 @@ from pytpu.nn.parameter import Parameter
 
 from .module import Module
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from typing import Any, overload

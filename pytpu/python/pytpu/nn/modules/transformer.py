@@ -17,7 +17,7 @@ from .linear import Linear
 from .module import Module
 from .normalization import LayerNorm
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from typing import Any

@@ -1,4 +1,4 @@
-"""``torch.nn.parallel.comm``: copies between devices of CUDA, of which there are none."""
+"""`torch.nn.parallel.comm`: copies between devices of CUDA, of which there are none."""
 
 from ...cuda import _none
 

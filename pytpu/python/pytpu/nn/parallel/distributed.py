@@ -12,7 +12,7 @@ from ..modules.batchnorm import SyncBatchNorm
 from ..modules.module import Module
 from .scatter_gather import scatter_kwargs
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
@@ -95,19 +95,19 @@ class DistributedDataParallel(Module):
     Each process computes with its own part of a batch. The parameters are those of rank 0 at first, and stay equal on
     all ranks because all apply the same gradients.
 
-    On device ``cpu``, gradients are reduced in buckets while backward goes on. On device ``tpu``, each gradient has an
+    On device `cpu`, gradients are reduced in buckets while backward goes on. On device `tpu`, each gradient has an
     all-reduce in the recorded program, and the compiler schedules it.
 
     Args:
         module: Module to wrap. It is attribute `module` of the result.
-        device_ids: ``None``, or a list with the device of the module if that is not ``cpu``. Inputs are then
+        device_ids: `None`, or a list with the device of the module if that is not `cpu`. Inputs are then
             moved to it.
-        output_device: ``None``, or the device of the module.
+        output_device: `None`, or the device of the module.
         dim: Not used.
         broadcast_buffers: Whether buffers are copied from rank 0 before each synchronised forward call.
         init_sync: Whether parameters are compared and copied from rank 0 now.
-        process_group: Group of the ranks. ``None`` means the default group.
-        bucket_cap_mb: Size in MiB of a bucket. ``None`` means 25. The first bucket has at most 1 MiB.
+        process_group: Group of the ranks. `None` means the default group.
+        bucket_cap_mb: Size in MiB of a bucket. `None` means 25. The first bucket has at most 1 MiB.
         find_unused_parameters: Whether a step may leave parameters without gradients.
         check_reduction: Not used.
         gradient_as_bucket_view: Whether gradients are views of the buckets, which saves a copy.
@@ -302,7 +302,7 @@ class DistributedDataParallel(Module):
         return output
 
     def _buffer_source(self) -> int | None:
-        """Return the rank whose buffers all ranks take, or ``None`` without buffers."""
+        """Return the rank whose buffers all ranks take, or `None` without buffers."""
         if not self._synchronised_buffers():
             return None
         return self._last_active(True) if self._join_state.is_joined else 0
@@ -362,7 +362,7 @@ class DistributedDataParallel(Module):
             divide_by_initial_world_size: Whether sums of gradients are divided by the number of ranks, instead of by
                 the number of ranks that have data.
             enable: Whether the context does anything.
-            throw_on_early_termination: Whether all ranks raise ``RuntimeError`` when the first has no more data.
+            throw_on_early_termination: Whether all ranks raise `RuntimeError` when the first has no more data.
         """
         from ...distributed.algorithms.join import Join
 
@@ -374,7 +374,7 @@ class DistributedDataParallel(Module):
         """Return the hook with which `Join` stands in for this module.
 
         Args:
-            **kwargs: ``divide_by_initial_world_size``, see `join`.
+            **kwargs: `divide_by_initial_world_size`, see `join`.
         """
         self._divides_by_all = kwargs.get("divide_by_initial_world_size", True)
         return _make_join_hook(self)
@@ -418,7 +418,7 @@ class DistributedDataParallel(Module):
         Args:
             state: First argument of `hook`.
             hook: A function of `state` and a `GradBucket` that returns a `torch.futures.Future` of a tensor like the
-                buffer of the bucket. ``torch.distributed.algorithms.ddp_comm_hooks`` has some.
+                buffer of the bucket. `torch.distributed.algorithms.ddp_comm_hooks` has some.
 
         Raises:
             TypeError: `hook` is no function.
@@ -447,7 +447,7 @@ class DistributedDataParallel(Module):
         self.reducer.set_comm_hook(start)
 
     def _check_types_of(self, hook: Callable[..., Any]) -> None:
-        """Raise ``ValueError`` if a communication hook is annotated with other types than its own."""
+        """Raise `ValueError` if a communication hook is annotated with other types than its own."""
         import typing
 
         from ...distributed._grad_bucket import GradBucket
@@ -522,7 +522,7 @@ class DistributedDataParallel(Module):
 
     @staticmethod
     def _scalar_type(tensor: torch.Tensor) -> str:
-        """Return the name of a dtype in PyTorch's logs, such as ``float``."""
+        """Return the name of a dtype in PyTorch's logs, such as `float`."""
         return tensor.type().rpartition(".")[2].removesuffix("Tensor").lower()
 
     @staticmethod

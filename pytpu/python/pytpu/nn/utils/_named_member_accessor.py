@@ -1,11 +1,10 @@
-"""``torch.nn.utils._named_member_accessor``: parameters and buffers of a module by their dotted names."""
+"""`torch.nn.utils._named_member_accessor`: parameters and buffers of a module by their dotted names."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytpu as torch
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any

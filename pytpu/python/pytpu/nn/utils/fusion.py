@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pytpu as torch
 from pytpu import Tensor
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..modules.batchnorm import _BatchNorm
     from ..modules.conv import _ConvNd

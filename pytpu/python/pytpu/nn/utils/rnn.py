@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytpu as torch
 from pytpu import Tensor
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing_extensions import Self
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import warnings
 import weakref
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 
 from ..optimizer import Optimizer
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import warnings
 from bisect import bisect_right
-from typing import TYPE_CHECKING
 
 from ..optimizer import Optimizer
 from .base import EPOCH_DEPRECATION_WARNING, LRScheduler, _copied, _set
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Literal, SupportsFloat

@@ -6,10 +6,10 @@ import collections.abc
 import copy
 import re
 import sys
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any

@@ -7,13 +7,14 @@ import itertools
 import math
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pytpu as torch
 
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

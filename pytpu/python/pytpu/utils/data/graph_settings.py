@@ -6,7 +6,7 @@ import pytpu as torch
 
 from .datapipes.datapipe import IterDataPipe, MapDataPipe
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
@@ -35,7 +35,7 @@ def _pipes(pipe: Any) -> Iterator[Any]:
 
 
 def apply_sharding(datapipe: Any, num_of_instances: int, instance_id: int, sharding_group: Any = None) -> Any:
-    """Tell each data pipe with a method ``apply_sharding`` which part of its samples it gives. Return ``datapipe``.
+    """Tell each data pipe with a method `apply_sharding` which part of its samples it gives. Return `datapipe`.
 
     Args:
         datapipe: the last data pipe.
@@ -51,14 +51,14 @@ def apply_sharding(datapipe: Any, num_of_instances: int, instance_id: int, shard
 
 
 def apply_shuffle_settings(datapipe: Any, shuffle: bool | None = None) -> Any:
-    """Turn shuffling on or off in each data pipe with methods ``set_shuffle`` and ``set_seed``. Return ``datapipe``.
+    """Turn shuffling on or off in each data pipe with methods `set_shuffle` and `set_seed`. Return `datapipe`.
 
     Args:
         datapipe: the last data pipe.
-        shuffle: whether samples are shuffled. ``None`` changes nothing.
+        shuffle: whether samples are shuffled. `None` changes nothing.
 
     Raises:
-        NotImplementedError: if ``shuffle`` is true, and no data pipe can shuffle.
+        NotImplementedError: if `shuffle` is true, and no data pipe can shuffle.
     """
     if shuffle is None:
         return datapipe
@@ -71,7 +71,7 @@ def apply_shuffle_settings(datapipe: Any, shuffle: bool | None = None) -> Any:
 
 
 def apply_random_seed(datapipe: Any, rng: Generator) -> Any:
-    """Give each data pipe with a method ``set_seed`` a seed that is drawn from ``rng``. Return ``datapipe``."""
+    """Give each data pipe with a method `set_seed` a seed that is drawn from `rng`. Return `datapipe`."""
     for pipe in _pipes(datapipe):
         if hasattr(pipe, "set_seed"):
             pipe.set_seed(int(torch.empty((), dtype=torch.int64).random_(generator=rng).item()))

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .datapipes.datapipe import IterDataPipe
 from .graph_settings import apply_sharding
 from .sampler import Sampler, draw_seed
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -94,7 +95,7 @@ class _DatasetKind:
 
     @staticmethod
     def create_fetcher(kind, dataset, auto_collation, collate_fn, drop_last):
-        """Return an object whose ``fetch`` makes batches of a dataset."""
+        """Return an object whose `fetch` makes batches of a dataset."""
         made = _MapFetcher if kind == _DatasetKind.Map else _StreamFetcher
         return made(dataset, auto_collation, collate_fn, drop_last)
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import pytpu as torch
 
 from .dataset import _length, _Subscriptable
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Sized
 

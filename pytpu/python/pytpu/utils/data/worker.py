@@ -15,11 +15,11 @@ import random
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
 
 from ..._utils import ExceptionWrapper
 from .iteration import _BaseDataLoaderIter, _DatasetKind, fetch, fetch_stream
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

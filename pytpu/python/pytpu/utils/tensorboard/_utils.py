@@ -6,9 +6,7 @@ import numpy as np
 
 
 def figure_to_image(figures, close=True):
-    """Render one Matplotlib figure, or a list of figures of one size, as `uint8` array `(c, h, w)` or `(n,
-    c, h, w)`.
-    """
+    """Render a Matplotlib figure, or a list of figures of one size, as `uint8` array `(c, h, w)` or `(n, c, h, w)`."""
     import matplotlib.pyplot as plt
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -25,8 +23,9 @@ def figure_to_image(figures, close=True):
 
 
 def make_grid(I, ncols=8):  # noqa: E741
-    """Lay images `(n, c, h, w)` out in a grid `(3, rows * h, columns * w)`, row by row. Grey images become three equal
-    channels.
+    """Lay images `(n, c, h, w)` out in a grid `(3, rows * h, columns * w)`, row by row.
+
+    Grey images become three equal channels.
     """
     if not isinstance(I, np.ndarray):
         raise AssertionError("plugin error, should pass numpy array here")
@@ -67,8 +66,9 @@ def convert_to_HWC(tensor, input_format):
 
 
 def _prepare_video(V):
-    """Lay videos `(n, t, c, h, w)` out in a grid of two rows or more and a power of two of places: `(t, rows * h,
-    columns * w, c)`.
+    """Lay videos `(n, t, c, h, w)` out in a grid of two rows or more and a power of two of places.
+
+    The result is `(t, rows * h, columns * w, c)`.
     """
     b, t, c, h, w = V.shape
     if V.dtype == np.uint8:

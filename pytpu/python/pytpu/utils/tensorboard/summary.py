@@ -359,8 +359,9 @@ def _pr_curve(tag, data, num_thresholds):
 
 
 def compute_curve(labels, predictions, num_thresholds=None, weights=None):
-    """Return true and false positives, true and false negatives, precision and recall at each threshold: `(6,
-    num_thresholds)`.
+    """Return true and false positives, true and false negatives, precision and recall at each threshold.
+
+    The result is `(6, num_thresholds)`.
     """
     weights = 1.0 if weights is None else weights
     positive = labels.astype(np.float64)

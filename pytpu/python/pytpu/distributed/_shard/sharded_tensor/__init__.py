@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytpu as torch
 from pytpu import distributed as dist
@@ -15,6 +15,7 @@ from ..metadata import ShardMetadata
 from ..sharding_spec import EnumerableShardingSpec, ShardingSpec
 from .metadata import ShardedTensorMetadata, TensorProperties
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -46,7 +47,7 @@ class Shard:
 
     Args:
         tensor: the elements.
-        metadata: the place. Its sizes are those of ``tensor``.
+        metadata: the place. Its sizes are those of `tensor`.
     """
 
     tensor: Tensor
@@ -176,7 +177,7 @@ class ShardedTensor:
         return self._local_shards[0].tensor
 
     def remote_shards(self) -> dict[int, Any]:
-        """Raise ``RuntimeError``: there are no remote references to shards of other ranks."""
+        """Raise `RuntimeError`: there are no remote references to shards of other ranks."""
         raise RuntimeError("ShardedTensor created with init_rrefs=False, no RRefs to remote shards available")
 
     def sharding_spec(self) -> ShardingSpec:
@@ -184,7 +185,7 @@ class ShardedTensor:
         return self._sharding_spec
 
     def size(self, dim: int | None = None) -> Any:
-        """Return the sizes of the whole, or its size in dimension ``dim``."""
+        """Return the sizes of the whole, or its size in dimension `dim`."""
         return self._metadata.size if dim is None else self._metadata.size[dim]
 
     @property
@@ -219,7 +220,7 @@ class ShardedTensor:
 
     @property
     def device(self) -> _device:
-        """The device of this rank's first shard, or ``cpu`` without one."""
+        """The device of this rank's first shard, or `cpu` without one."""
         return self._local_shards[0].tensor.device if self._local_shards else torch.device("cpu")
 
     def is_pinned(self) -> bool:
@@ -244,12 +245,12 @@ class ShardedTensor:
 
         Args:
             dst: the global rank.
-            out: the tensor on that rank, of the sizes of the whole. ``None`` on the others.
-            enforce_dtype: accepted: ``out`` decides on the dtype.
-            dtype: accepted: ``out`` decides on the dtype.
+            out: the tensor on that rank, of the sizes of the whole. `None` on the others.
+            enforce_dtype: accepted: `out` decides on the dtype.
+            dtype: accepted: `out` decides on the dtype.
 
         Raises:
-            ValueError: if rank ``dst`` gives no ``out``.
+            ValueError: if rank `dst` gives no `out`.
         """
         is_target = dist.get_rank() == dst
         if is_target and out is None:
@@ -270,7 +271,7 @@ class ShardedTensor:
         return [_chunk(shard.metadata) for shard in self._local_shards]
 
     def __get_tensor_shard__(self, index: MetadataIndex) -> Tensor:
-        """Return the elements of the shard that begins at ``index.offset``."""
+        """Return the elements of the shard that begins at `index.offset`."""
         if index.offset is None:
             raise ValueError(f"Cannot lookup {index.fqn} since its a ShardedTensor and no offset was provided")
         for shard in self._local_shards:
@@ -308,22 +309,22 @@ def _as_size(sizes: Sequence[Any]) -> Size:
 
 
 def empty(sharding_spec: ShardingSpec, *size: int | Sequence[int], **options: Any) -> ShardedTensor:
-    """Return a tensor whose elements have no values yet. ``options`` are those of `ShardedTensor`."""
+    """Return a tensor whose elements have no values yet. `options` are those of `ShardedTensor`."""
     return ShardedTensor(sharding_spec, *size, **options)
 
 
 def zeros(sharding_spec: ShardingSpec, *size: int | Sequence[int], **options: Any) -> ShardedTensor:
-    """Return a tensor of zeros. ``options`` are those of `ShardedTensor`."""
+    """Return a tensor of zeros. `options` are those of `ShardedTensor`."""
     return ShardedTensor(sharding_spec, *size, make=torch.zeros, **options)
 
 
 def ones(sharding_spec: ShardingSpec, *size: int | Sequence[int], **options: Any) -> ShardedTensor:
-    """Return a tensor of ones. ``options`` are those of `ShardedTensor`."""
+    """Return a tensor of ones. `options` are those of `ShardedTensor`."""
     return ShardedTensor(sharding_spec, *size, make=torch.ones, **options)
 
 
 def full(sharding_spec: ShardingSpec, size: Sequence[int], fill_value: Any, **options: Any) -> ShardedTensor:
-    """Return a tensor of the value ``fill_value``. ``options`` are those of `ShardedTensor`."""
+    """Return a tensor of the value `fill_value`. `options` are those of `ShardedTensor`."""
 
     def make(sizes: Sequence[int], **kind: Any) -> Tensor:
         return torch.full(sizes, fill_value, **kind)
@@ -332,12 +333,12 @@ def full(sharding_spec: ShardingSpec, size: Sequence[int], fill_value: Any, **op
 
 
 def rand(sharding_spec: ShardingSpec, *size: int | Sequence[int], **options: Any) -> ShardedTensor:
-    """Return a tensor of uniform random numbers, which each rank draws. ``options`` are those of `ShardedTensor`."""
+    """Return a tensor of uniform random numbers, which each rank draws. `options` are those of `ShardedTensor`."""
     return ShardedTensor(sharding_spec, *size, make=torch.rand, **options)
 
 
 def randn(sharding_spec: ShardingSpec, *size: int | Sequence[int], **options: Any) -> ShardedTensor:
-    """Return a tensor of normal random numbers, which each rank draws. ``options`` are those of `ShardedTensor`."""
+    """Return a tensor of normal random numbers, which each rank draws. `options` are those of `ShardedTensor`."""
     return ShardedTensor(sharding_spec, *size, make=torch.randn, **options)
 
 
@@ -359,7 +360,7 @@ def init_from_local_shards(
 
 
 def state_dict_hook(module: torch.nn.Module, destination: dict[str, Any], prefix: str, local_metadata: Any) -> None:
-    """Add attributes that are `ShardedTensor` to a state dict. Register it with ``_register_state_dict_hook``."""
+    """Add attributes that are `ShardedTensor` to a state dict. Register it with `_register_state_dict_hook`."""
     for path, submodule in module.named_modules():
         for name, value in vars(submodule).items():
             if isinstance(value, ShardedTensor):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import pytpu as torch
 
 from ...checkpoint.metadata import TensorProperties
 from ..metadata import ShardMetadata
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pytpu import Size
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
 
 from .... import Size
 from ...remote_device import _remote_device
 from ..metadata import ShardMetadata
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -35,11 +35,11 @@ class ShardingSpec(ABC):
 
 @dataclass
 class ChunkShardingSpec(ShardingSpec):
-    """Divide one dimension as ``torch.chunk`` does.
+    """Divide one dimension as `torch.chunk` does.
 
     Args:
         dim: the dimension.
-        placements: the place of each chunk, such as ``rank:0/cpu``. Chunks without elements are left out.
+        placements: the place of each chunk, such as `rank:0/cpu`. Chunks without elements are left out.
     """
 
     dim: int

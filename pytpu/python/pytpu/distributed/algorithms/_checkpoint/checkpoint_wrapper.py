@@ -64,7 +64,7 @@ def checkpoint_wrapper(module, checkpoint_impl=CheckpointImpl.NO_REENTRANT, chec
 def apply_activation_checkpointing(
     model, checkpoint_wrapper_fn=checkpoint_wrapper, check_fn=lambda _: True, auto_wrap_policy=None
 ):
-    """Wrap the submodules for which ``check_fn(module)`` is true."""
+    """Wrap the submodules for which `check_fn(module)` is true."""
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if check_fn(child) and not isinstance(parent, CheckpointWrapper):

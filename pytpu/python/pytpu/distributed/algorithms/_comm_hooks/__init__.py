@@ -1,4 +1,4 @@
-"""Reductions of gradients for ``FullyShardedDataParallel.register_comm_hook``."""
+"""Reductions of gradients for `FullyShardedDataParallel.register_comm_hook`."""
 
 from . import default_hooks as default_hooks
 from .default_hooks import bf16_compress_hook, fp16_compress_hook

@@ -1,4 +1,4 @@
-"""Reductions of gradients for ``FullyShardedDataParallel.register_comm_hook``.
+"""Reductions of gradients for `FullyShardedDataParallel.register_comm_hook`.
 
 A function gets a state, the gradients of this rank, and the memory for its part of their means. Without shards it gets
 no such memory, and writes the means into the gradients.
@@ -10,7 +10,7 @@ from .... import Tensor, bfloat16, float16, float32, no_grad
 from ... import ReduceOp, all_reduce, reduce_scatter_tensor
 from ...distributed_c10d import _get_default_group
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .... import dtype as _dtype
     from ...distributed_c10d import ProcessGroup
@@ -35,7 +35,7 @@ class DefaultState:
         process_group: the ranks. The default are all.
 
     Raises:
-        ValueError: if ``process_group`` is ``None``, and there is no default group.
+        ValueError: if `process_group` is `None`, and there is no default group.
     """
 
     def __init__(self, process_group: ProcessGroup | None = None) -> None:
@@ -81,8 +81,8 @@ def reduce_scatter_hook(state: DefaultState, grad: Tensor, output: Tensor) -> No
 
     Args:
         state: the ranks.
-        grad: the gradients ``(ranks * n)`` of this rank.
-        output: memory for the part ``(n,)``.
+        grad: the gradients `(ranks * n)` of this rank.
+        output: memory for the part `(n,)`.
     """
     with no_grad():
         grad.div_(state.gradient_predivide_factor)
@@ -103,16 +103,16 @@ def _in_16_bits(dtype: _dtype, state: LowPrecisionState, grad: Tensor, output: T
 
 
 def fp16_compress_hook(state: LowPrecisionState, grad: Tensor, output: Tensor | None = None) -> None:
-    """Reduce gradients as ``float16``.
+    """Reduce gradients as `float16`.
 
     Args:
         state: the ranks.
         grad: the gradients of this rank.
-        output: memory for this rank's part of the means. Without it, the means are written into ``grad``.
+        output: memory for this rank's part of the means. Without it, the means are written into `grad`.
     """
     _in_16_bits(float16, state, grad, output)
 
 
 def bf16_compress_hook(state: LowPrecisionState, grad: Tensor, output: Tensor | None = None) -> None:
-    """Reduce gradients as ``bfloat16``. The arguments are those of `fp16_compress_hook`."""
+    """Reduce gradients as `bfloat16`. The arguments are those of `fp16_compress_hook`."""
     _in_16_bits(bfloat16, state, grad, output)

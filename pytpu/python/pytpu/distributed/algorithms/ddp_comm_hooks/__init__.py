@@ -17,7 +17,7 @@ from . import (
 #: The other name of a module.
 quantization = quantization_hooks
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....nn.parallel import DistributedDataParallel
 
@@ -25,7 +25,7 @@ __all__ = ["DDPCommHookType", "register_ddp_comm_hook"]
 
 
 class DDPCommHookType(enum.Enum):
-    """Hooks by name. The value is a function that registers the hook: ``kind.value(model=model, state=state)``."""
+    """Hooks by name. The value is a function that registers the hook: `kind.value(model=model, state=state)`."""
 
     ALLREDUCE = functools.partial(lambda model, state: model.register_comm_hook(state, default_hooks.allreduce_hook))
     FP16_COMPRESS = functools.partial(
@@ -60,6 +60,6 @@ def register_ddp_comm_hook(
     Args:
         comm_hook_type: the name.
         model: the model whose gradients are reduced.
-        state: the first argument of the hook: the group, or ``None`` for the default one.
+        state: the first argument of the hook: the group, or `None` for the default one.
     """
     comm_hook_type.value(model=model, state=state)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytpu as torch
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytpu as torch
 from pytpu import distributed as dist
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -35,7 +35,7 @@ def allreduce_hook(process_group: ProcessGroup | None, bucket: GradBucket) -> Fu
     """Average the gradients, as a model does without a hook.
 
     Args:
-        process_group: the group. ``None`` means the default one.
+        process_group: the group. `None` means the default one.
         bucket: the gradients.
 
     Returns:
@@ -50,10 +50,10 @@ def _in_16_bits(group: Any, bucket: GradBucket, dtype: torch.dtype) -> Future:
 
 
 def fp16_compress_hook(state: ProcessGroup | None, bucket: GradBucket) -> Future:
-    """Average the gradients in ``float16``, which halves the traffic.
+    """Average the gradients in `float16`, which halves the traffic.
 
     Args:
-        state: the group. ``None`` means the default one.
+        state: the group. `None` means the default one.
         bucket: the gradients.
 
     Returns:
@@ -63,10 +63,10 @@ def fp16_compress_hook(state: ProcessGroup | None, bucket: GradBucket) -> Future
 
 
 def bf16_compress_hook(state: ProcessGroup | None, bucket: GradBucket) -> Future:
-    """Average the gradients in ``bfloat16``, which halves the traffic.
+    """Average the gradients in `bfloat16`, which halves the traffic.
 
     Args:
-        state: the group. ``None`` means the default one.
+        state: the group. `None` means the default one.
         bucket: the gradients.
 
     Returns:
@@ -85,7 +85,7 @@ def _wrapped(hook: Hook, dtype: torch.dtype) -> Hook:
 
 
 def fp16_compress_wrapper(hook: Hook) -> Hook:
-    """Return a hook that gives gradients in ``float16`` to another hook.
+    """Return a hook that gives gradients in `float16` to another hook.
 
     Args:
         hook: the other hook, such as `powerSGD_hook`.
@@ -94,7 +94,7 @@ def fp16_compress_wrapper(hook: Hook) -> Hook:
 
 
 def bf16_compress_wrapper(hook: Hook) -> Hook:
-    """Return a hook that gives gradients in ``bfloat16`` to another hook.
+    """Return a hook that gives gradients in `bfloat16` to another hook.
 
     Args:
         hook: the other hook, such as `powerSGD_hook`.

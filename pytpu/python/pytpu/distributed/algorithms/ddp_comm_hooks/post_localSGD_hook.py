@@ -1,6 +1,6 @@
 """Post-local SGD (Lin et al. 2018, arXiv:1808.07217): gradients are averaged within small groups of ranks.
 
-A model averager, see ``torch.distributed.algorithms.model_averaging``, then averages the parameters now and then.
+A model averager, see `torch.distributed.algorithms.model_averaging`, then averages the parameters now and then.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pytpu import distributed as dist
 
 from .default_hooks import allreduce_hook
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....futures import Future
     from ... import GradBucket, ProcessGroup
@@ -22,8 +22,8 @@ class PostLocalSGDState:
     """Settings of `post_localSGD_hook`.
 
     Args:
-        process_group: the group of the first steps. ``None`` means the default one.
-        subgroup: the group of the later steps. ``None`` means the ranks of this host.
+        process_group: the group of the first steps. `None` means the default one.
+        subgroup: the group of the later steps. `None` means the ranks of this host.
         start_localSGD_iter: the number of first steps.
         post_local_gradient_allreduce: whether later steps average gradients at all.
     """

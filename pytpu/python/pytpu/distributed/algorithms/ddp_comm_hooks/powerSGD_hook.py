@@ -1,6 +1,6 @@
 """PowerSGD: gradients are sent as products of two thin matrices (Vogels et al. 2019, arXiv:1905.13727).
 
-A gradient `m` of shape ``(n, k)`` is replaced by ``p @ q.T`` with ``p`` of shape ``(n, r)``. One step of subspace
+A gradient `m` of shape `(n, k)` is replaced by `p @ q.T` with `p` of shape `(n, r)`. One step of subspace
 iteration, whose sums run over all ranks, finds the factors. The error is added to the next gradient.
 """
 
@@ -13,7 +13,7 @@ from pytpu import distributed as dist
 
 from .default_hooks import allreduce_hook
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....futures import Future
     from ... import GradBucket, ProcessGroup
@@ -25,7 +25,7 @@ class PowerSGDState:
     """Settings and memory of the PowerSGD hooks.
 
     Args:
-        process_group: the group. ``None`` means the default one.
+        process_group: the group. `None` means the default one.
         matrix_approximation_rank: the number of columns of the thin matrices.
         start_powerSGD_iter: the number of steps before, which average the whole gradients.
         min_compression_rate: gradients are compressed if they become this much smaller.
@@ -87,7 +87,7 @@ class PowerSGDState:
         return is_compressed
 
     def _first_right(self, like: torch.Tensor, columns: int) -> torch.Tensor:
-        """Return random numbers that are the same on all ranks, ``(like.shape[1], columns)``."""
+        """Return random numbers that are the same on all ranks, `(like.shape[1], columns)`."""
         drawn = torch.randn(like.shape[1], columns, generator=self._generator)
         return drawn.to(like.device, like.dtype)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytpu as torch
 from pytpu import distributed as dist
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....futures import Future
     from ... import GradBucket, ProcessGroup
@@ -14,7 +14,7 @@ __all__ = ["quantization_perchannel_hook", "quantization_pertensor_hook"]
 
 
 def _quantized_mean(group: ProcessGroup | None, rows: torch.Tensor) -> torch.Tensor:
-    """Average rows of numbers over the ranks. Each rank sends its rows as ``uint8``, with a scale and a start each."""
+    """Average rows of numbers over the ranks. Each rank sends its rows as `uint8`, with a scale and a start each."""
     size = dist.get_world_size(group)
     low, high = rows.amin(1, keepdim=True), rows.amax(1, keepdim=True)
     # A row of equal numbers has no width.
@@ -36,10 +36,10 @@ def _done(value: torch.Tensor) -> Future:
 
 
 def quantization_pertensor_hook(process_group: ProcessGroup | None, bucket: GradBucket) -> Future:
-    """Average gradients that each rank sends as ``uint8``, with one scale for the bucket.
+    """Average gradients that each rank sends as `uint8`, with one scale for the bucket.
 
     Args:
-        process_group: the group. ``None`` means the default one.
+        process_group: the group. `None` means the default one.
         bucket: the gradients.
 
     Returns:
@@ -51,10 +51,10 @@ def quantization_pertensor_hook(process_group: ProcessGroup | None, bucket: Grad
 def quantization_perchannel_hook(
     process_group: ProcessGroup | None, bucket: GradBucket, bucket_size: int = 512
 ) -> Future:
-    """Average gradients that each rank sends as ``uint8``, with a scale for each ``bucket_size`` numbers.
+    """Average gradients that each rank sends as `uint8`, with a scale for each `bucket_size` numbers.
 
     Args:
-        process_group: the group. ``None`` means the default one.
+        process_group: the group. `None` means the default one.
         bucket: the gradients.
         bucket_size: the numbers that share a scale.
 

@@ -8,7 +8,7 @@ from pytpu import distributed as dist
 
 from . import utils
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
@@ -23,7 +23,7 @@ class ModelAverager(abc.ABC):
     """An object that averages parameters in some of the steps.
 
     Args:
-        process_group: the group. ``None`` means the default one.
+        process_group: the group. `None` means the default one.
     """
 
     def __init__(self, process_group: ProcessGroup | None = None) -> None:
@@ -36,15 +36,15 @@ class ModelAverager(abc.ABC):
 
 
 class PeriodicModelAverager(ModelAverager):
-    """Average parameters in each ``period``-th step, after ``warmup_steps``.
+    """Average parameters in each `period`-th step, after `warmup_steps`.
 
     Args:
         period: the number of steps between two averages.
         warmup_steps: the number of first steps without averages.
-        process_group: the group. ``None`` means the default one.
+        process_group: the group. `None` means the default one.
 
     Raises:
-        ValueError: ``period`` or ``warmup_steps`` is out of range.
+        ValueError: `period` or `warmup_steps` is out of range.
     """
 
     def __init__(self, period: int, warmup_steps: int = 0, process_group: ProcessGroup | None = None) -> None:

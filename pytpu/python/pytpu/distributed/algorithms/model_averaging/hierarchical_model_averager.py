@@ -6,7 +6,7 @@ from pytpu import distributed as dist
 
 from . import averagers, utils
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
@@ -23,10 +23,10 @@ class HierarchicalModelAverager(averagers.ModelAverager):
     Args:
         period_group_size_dict: the size of the groups for each period, both rising. The last size is that of the group.
         warmup_steps: the number of first steps without averages.
-        process_group: the group. ``None`` means the default one.
+        process_group: the group. `None` means the default one.
 
     Raises:
-        ValueError: periods, sizes or ``warmup_steps`` do not fit.
+        ValueError: periods, sizes or `warmup_steps` do not fit.
 
     Example:
         >>> HierarchicalModelAverager({2: 4, 8: 16})  # doctest: +SKIP

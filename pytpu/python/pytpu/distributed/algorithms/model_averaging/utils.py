@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytpu as torch
 from pytpu import distributed as dist
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
@@ -20,7 +20,7 @@ def average_parameters(params: Iterable[torch.Tensor], process_group: ProcessGro
 
     Args:
         params: the parameters.
-        process_group: the group. ``None`` means the default one.
+        process_group: the group. `None` means the default one.
     """
     group = dist.group.WORLD if process_group is None else process_group
     if dist._rank_not_in_group(group):
@@ -64,6 +64,6 @@ def average_parameters_or_parameter_groups(
 
     Args:
         params: parameters, or parameter groups of an optimizer.
-        process_group: the group. ``None`` means the default one.
+        process_group: the group. `None` means the default one.
     """
     average_parameters(get_params_to_average(params), process_group)

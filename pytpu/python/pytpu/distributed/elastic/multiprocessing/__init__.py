@@ -55,22 +55,22 @@ def start_processes(
     """Start one worker for each local rank.
 
     Args:
-        name: what the workers do, such as ``trainer``.
+        name: what the workers do, such as `trainer`.
         entrypoint: a function, or a command.
         args: arguments by local rank.
         envs: variables of the environment by local rank.
         logs_specs: the plan for the output.
-        log_line_prefixes: beginnings of lines on the console by local rank. The default is ``[{name}{rank}]:``.
-        start_method: ``spawn``, ``fork`` or ``forkserver``, for functions.
+        log_line_prefixes: beginnings of lines on the console by local rank. The default is `[{name}{rank}]:`.
+        start_method: `spawn`, `fork` or `forkserver`, for functions.
         numa_options: must be `None`: workers are not bound to processors.
-        duplicate_stdout_filters: texts. Lines of the output with one of them go to ``filtered_stdout.log`` too.
-        duplicate_stderr_filters: texts. Lines of the errors with one of them go to ``filtered_stderr.log`` too.
+        duplicate_stdout_filters: texts. Lines of the output with one of them go to `filtered_stdout.log` too.
+        duplicate_stderr_filters: texts. Lines of the errors with one of them go to `filtered_stderr.log` too.
 
     Returns:
         The running workers.
 
     Raises:
-        RuntimeError: if ``args`` and ``envs`` are not for the same local ranks.
+        RuntimeError: if `args` and `envs` are not for the same local ranks.
     """
     if numa_options is not None:
         raise NotImplementedError("start_processes: numa_options: workers are not bound to processors")

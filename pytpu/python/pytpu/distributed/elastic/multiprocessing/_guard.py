@@ -1,7 +1,7 @@
-"""Kill workers whose agent has ended without ending them, for example by ``kill -9``.
+"""Kill workers whose agent has ended without ending them, for example by `kill -9`.
 
 The agent runs this file as a process, and writes a line with the identifier of each worker to its standard input. A
-negative identifier says that this worker has ended, and the line ``done`` that all have ended. The end of the input
+negative identifier says that this worker has ended, and the line `done` that all have ended. The end of the input
 without this line says that the agent has ended.
 """
 

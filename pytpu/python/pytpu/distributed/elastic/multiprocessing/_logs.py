@@ -33,7 +33,7 @@ class Std(IntFlag):
         """Return the streams that a text names.
 
         Args:
-            vm: a number, or pairs of local ranks and numbers, such as ``0:3,1:1``.
+            vm: a number, or pairs of local ranks and numbers, such as `0:3,1:1`.
 
         Raises:
             ValueError: for another text.
@@ -65,8 +65,8 @@ class LogsDest:
     Args:
         stdouts: files for the output.
         stderrs: files for the errors.
-        tee_stdouts: files in ``stdouts`` that are shown on the console too.
-        tee_stderrs: files in ``stderrs`` that are shown on the console too.
+        tee_stdouts: files in `stdouts` that are shown on the console too.
+        tee_stderrs: files in `stderrs` that are shown on the console too.
         error_files: files for exceptions, see `record`.
         filtered_stdout: file for lines of the output that match a filter.
         filtered_stderr: file for lines of the errors that match a filter.
@@ -82,7 +82,7 @@ class LogsDest:
 
 
 class LogsSpecs(ABC):
-    """A plan for the output of workers. ``--logs-specs`` names a class that inherits from this one.
+    """A plan for the output of workers. `--logs-specs` names a class that inherits from this one.
 
     Args:
         log_dir: folder for the files.
@@ -111,7 +111,7 @@ class LogsSpecs(ABC):
         """Return the files of the workers of one attempt.
 
         Args:
-            envs: variables of the workers by local rank. ``TORCHELASTIC_ERROR_FILE`` is set in each.
+            envs: variables of the workers by local rank. `TORCHELASTIC_ERROR_FILE` is set in each.
         """
 
     @property
@@ -121,17 +121,17 @@ class LogsSpecs(ABC):
 
 
 class DefaultLogsSpecs(LogsSpecs):
-    """Write to ``<log_dir>/<run_id>_<random>/attempt_<n>/<local rank>/stdout.log``, ``stderr.log`` and ``error.json``.
+    """Write to `<log_dir>/<run_id>_<random>/attempt_<n>/<local rank>/stdout.log`, `stderr.log` and `error.json`.
 
     Args:
-        log_dir: folder for the files, which is made. `None` makes a folder for temporary files; ``/dev/null`` writes
+        log_dir: folder for the files, which is made. `None` makes a folder for temporary files; `/dev/null` writes
             no files.
         redirects: streams that go to files, for all local ranks or by rank.
         tee: streams that go to files and to the console.
         local_ranks_filter: local ranks that are shown on the console. `None` shows all.
 
     Raises:
-        NotADirectoryError: if ``log_dir`` is a file.
+        NotADirectoryError: if `log_dir` is a file.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class DefaultLogsSpecs(LogsSpecs):
         """Make the folders of one attempt and return the files of its workers.
 
         Args:
-            envs: variables of the workers by local rank. ``TORCHELASTIC_ERROR_FILE`` is set in each.
+            envs: variables of the workers by local rank. `TORCHELASTIC_ERROR_FILE` is set in each.
         """
         n = len(envs)
         if self._folder == os.devnull:

@@ -89,7 +89,7 @@ def _deferred_signals() -> Iterator[None]:
 
 
 def _handle_signals() -> None:
-    """Let the signals that ``TORCHELASTIC_SIGNALS_TO_HANDLE`` names raise `SignalException`."""
+    """Let the signals that `TORCHELASTIC_SIGNALS_TO_HANDLE` names raise `SignalException`."""
     if threading.current_thread() is not threading.main_thread():
         logger.warning(
             "Failed to register signal handlers since torchelastic is running on a child thread. "
@@ -198,7 +198,7 @@ class PContext(abc.ABC):
         duplicate_stderr_filters: the same for the errors.
 
     Attributes:
-        shutdown_timeout: seconds from ``SIGTERM`` to ``SIGKILL`` for the other workers after a failure.
+        shutdown_timeout: seconds from `SIGTERM` to `SIGKILL` for the other workers after a failure.
     """
 
     shutdown_timeout = 30
@@ -279,7 +279,7 @@ class PContext(abc.ABC):
 
     @abc.abstractmethod
     def _join(self, rank: int, timeout: float) -> None:
-        """Wait until a worker ends, at most ``timeout`` seconds."""
+        """Wait until a worker ends, at most `timeout` seconds."""
 
     def wait(self, timeout: float = -1, period: float = 1) -> RunProcsResult | None:
         """Wait until all workers have succeeded or one has failed. In the second case the others are ended.
@@ -318,7 +318,7 @@ class PContext(abc.ABC):
         """End all workers and release files.
 
         Args:
-            death_sig: the signal. `None` means ``SIGTERM``.
+            death_sig: the signal. `None` means `SIGTERM`.
             timeout: seconds until workers that are still there are killed.
         """
         self._end_workers(death_sig or signal.SIGTERM, timeout)
@@ -376,7 +376,7 @@ class MultiprocessContext(PContext):
         entrypoint: the function.
         args: arguments by local rank.
         envs: variables of the environment by local rank.
-        start_method: ``spawn``, ``fork`` or ``forkserver``.
+        start_method: `spawn`, `fork` or `forkserver`.
         logs_specs: the plan for the output.
         log_line_prefixes: beginnings of lines on the console by local rank.
         numa_options: must be `None`.
@@ -627,7 +627,7 @@ class SubprocessContext(PContext):
         """End all workers and release files.
 
         Args:
-            death_sig: the signal. `None` means ``SIGTERM``.
+            death_sig: the signal. `None` means `SIGTERM`.
             timeout: seconds until workers that are still there are killed.
         """
         super().close(death_sig, timeout)

@@ -1,4 +1,4 @@
-"""How the error of a worker reaches the agent: in a file of JSON, whose path is ``TORCHELASTIC_ERROR_FILE``.
+"""How the error of a worker reaches the agent: in a file of JSON, whose path is `TORCHELASTIC_ERROR_FILE`.
 
 `record` writes the file. The agent reads the files of its workers, and raises `ChildFailedError` with a summary.
 """
@@ -34,7 +34,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class ErrorHandler:
-    """Write the error of a process to the file that ``TORCHELASTIC_ERROR_FILE`` names.
+    """Write the error of a process to the file that `TORCHELASTIC_ERROR_FILE` names.
 
     A program may pass an object of a class that inherits from this one to `record`.
     """
@@ -143,7 +143,7 @@ class ProcessFailure:
 
     Attributes:
         error_file_data: content of the error file.
-        message: a text, or the object in the error file with the keys ``message`` and ``extraInfo``.
+        message: a text, or the object in the error file with the keys `message` and `extraInfo`.
         timestamp: time of the failure in seconds since 1970.
     """
 
@@ -178,14 +178,14 @@ class ProcessFailure:
             self.message = _HELP
 
     def signal_name(self) -> str:
-        """Return the name of the signal that ended the process, or ``<N/A>``."""
+        """Return the name of the signal that ended the process, or `<N/A>`."""
         try:
             return signal.Signals(-self.exitcode).name
         except ValueError:
             return _NOT_AVAILABLE
 
     def timestamp_isoformat(self) -> str:
-        """Return the time of the failure as ``YYYY-MM-DD_HH:MM:SS``."""
+        """Return the time of the failure as `YYYY-MM-DD_HH:MM:SS`."""
         return datetime.fromtimestamp(self.timestamp).isoformat(sep="_")
 
 
@@ -260,7 +260,7 @@ def record(fn: _Function, error_handler: ErrorHandler | None = None) -> _Functio
         error_handler: the object that writes the file. `None` takes a new `ErrorHandler`.
 
     Returns:
-        The function. It returns `None` where ``fn`` exits with code 0.
+        The function. It returns `None` where `fn` exits with code 0.
 
     Example:
         >>> from pytpu.distributed.elastic.multiprocessing.errors import record

@@ -22,14 +22,14 @@ def _flush(std: str) -> None:
 
 @contextmanager
 def redirect(std: str, to_file: str) -> Iterator[None]:
-    """Send a stream of this process and of its children to a file inside a ``with`` block.
+    """Send a stream of this process and of its children to a file inside a `with` block.
 
     Args:
-        std: ``"stdout"`` or ``"stderr"``.
+        std: `"stdout"` or `"stderr"`.
         to_file: path of the file, which is overwritten.
 
     Raises:
-        ValueError: if ``std`` is another text.
+        ValueError: if `std` is another text.
     """
     if std not in _FILES:
         raise ValueError(f"unknown standard stream <{std}>, must be one of {set(_FILES)}")

@@ -25,7 +25,7 @@ class SubprocessHandler:
         numa_options: must be `None`: workers are not bound to processors.
 
     Attributes:
-        proc: the ``subprocess.Popen``.
+        proc: the `subprocess.Popen`.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class SubprocessHandler:
         """Send a signal to the worker and its children.
 
         Args:
-            death_sig: the signal. `None` means ``SIGTERM``.
+            death_sig: the signal. `None` means `SIGTERM`.
         """
         try:
             os.killpg(self.proc.pid, death_sig or signal.SIGTERM)

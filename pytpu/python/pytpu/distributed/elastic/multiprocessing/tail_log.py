@@ -22,7 +22,7 @@ def tail_logfile(
     interval_sec: float,
     log_line_filter: Callable[[str], bool] | None = None,
 ) -> None:
-    """Copy the lines of a file while a process writes them. Return at the end of the file after ``finished`` is set.
+    """Copy the lines of a file while a process writes them. Return at the end of the file after `finished` is set.
 
     Args:
         header: text before each line.
@@ -70,7 +70,7 @@ class TailLog:
     """Copy log files to one stream, in a thread for each file.
 
     Args:
-        name: name of the workers. Lines begin with ``[{name}{rank}]:``.
+        name: name of the workers. Lines begin with `[{name}{rank}]:`.
         log_files: paths by local rank.
         dst: where the lines go.
         log_line_prefixes: beginnings of the lines by local rank, which replace the ones above.

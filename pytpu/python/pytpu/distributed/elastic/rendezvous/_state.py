@@ -24,7 +24,7 @@ class Node:
         addr: address of the machine.
         pid: process of the agent.
         local_id: number of the node in this process.
-        agent: ``pytpu`` for the agents of this package. PyTorch's agents do not set it, but keep it.
+        agent: `pytpu` for the agents of this package. PyTorch's agents do not set it, but keep it.
     """
 
     addr: str

@@ -70,7 +70,7 @@ class RendezvousStoreInfo:
     def build(
         rank: int, store: _C.Store, local_addr: str | None, server_port: int | None = None
     ) -> RendezvousStoreInfo:
-        """Return the address that rank 0 writes to ``store``.
+        """Return the address that rank 0 writes to `store`.
 
         Args:
             rank: rank of this node.
@@ -86,7 +86,7 @@ class RendezvousStoreInfo:
         return RendezvousStoreInfo(addr.decode(), int(port))
 
     def _publish(self, store: _C.Store) -> None:
-        """Write the address to ``store``, where `build` reads it."""
+        """Write the address to `store`, where `build` reads it."""
         store.multi_set([self.MASTER_ADDR_KEY, self.MASTER_PORT_KEY], [self.master_addr, str(self.master_port)])
 
 
@@ -162,12 +162,12 @@ class RendezvousParameters:
 
     Args:
         backend: name of the kind of rendezvous.
-        endpoint: ``host:port`` of the store.
+        endpoint: `host:port` of the store.
         run_id: name of the job.
         min_nodes: lowest number of nodes.
         max_nodes: highest number of nodes.
         local_addr: address of this node.
-        **kwargs: settings of one kind of rendezvous, see ``--rdzv-conf``.
+        **kwargs: settings of one kind of rendezvous, see `--rdzv-conf`.
 
     Raises:
         ValueError: if a setting makes no sense.
@@ -201,7 +201,7 @@ class RendezvousParameters:
         self.local_addr = local_addr
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a setting, or ``default``."""
+        """Return a setting, or `default`."""
         return self.config.get(key, default)
 
     def get_as_bool(self, key: str, default: bool | None = None) -> bool | None:

@@ -52,7 +52,7 @@ class C10dRendezvousBackend(RendezvousBackend):
         self._write("", _NO_STATE.decode())
 
     def _write(self, before: str, after: str) -> bytes:
-        """Write a value if the key has the value ``before``. Return the value that it has now."""
+        """Write a value if the key has the value `before`. Return the value that it has now."""
         with _connection():
             return self._store.compare_set(self._key, before, after)
 
@@ -67,7 +67,7 @@ class C10dRendezvousBackend(RendezvousBackend):
             return _decode(self._store.get(self._key))
 
     def set_state(self, state: bytes, token: Token | None = None) -> tuple[bytes, Token, bool] | None:
-        """Write the state, if nobody has written since ``token`` was read.
+        """Write the state, if nobody has written since `token` was read.
 
         Args:
             state: the new state.
@@ -135,8 +135,8 @@ def create_backend(params: RendezvousParameters) -> tuple[C10dRendezvousBackend,
     """Return the state of a rendezvous, and the store that has it.
 
     Args:
-        params: the settings. ``store_type`` is ``tcp`` or ``file``. For ``tcp``, ``is_host`` says whether this process
-            runs the server, by default the first one on the host that the endpoint names; ``read_timeout`` is in
+        params: the settings. `store_type` is `tcp` or `file`. For `tcp`, `is_host` says whether this process
+            runs the server, by default the first one on the host that the endpoint names; `read_timeout` is in
             seconds.
 
     Raises:

@@ -77,7 +77,7 @@ class RendezvousBackend(ABC):
 
     @abstractmethod
     def set_state(self, state: bytes, token: Token | None = None) -> tuple[bytes, Token, bool] | None:
-        """Write the state, if nobody has written since ``token`` was read.
+        """Write the state, if nobody has written since `token` was read.
 
         Args:
             state: the new state.
@@ -318,7 +318,7 @@ class DynamicRendezvousHandler(RendezvousHandler):
 
     @property
     def use_agent_store(self) -> bool:
-        """Whether an agent runs the store of the workers. ``TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1`` turns this off."""
+        """Whether an agent runs the store of the workers. `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1` turns this off."""
         return os.environ.get("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "0") != "1"
 
     @property
@@ -330,7 +330,7 @@ class DynamicRendezvousHandler(RendezvousHandler):
         state.remove(self._this_node, self._settings.min_nodes)
 
     def _step(self, state: State) -> str:
-        """Try to get into a round. Return ``joined``, ``waits`` or ``spare``."""
+        """Try to get into a round. Return `joined`, `waits` or `spare`."""
         node, settings, now = self._this_node, self._settings, _now()
         if state.closed:
             if node in state.redundancy_list:
@@ -505,8 +505,8 @@ def create_handler(
     Args:
         store: store of the agents.
         backend: the place for the state.
-        params: the settings. ``join_timeout``, ``last_call_timeout``, ``close_timeout``, ``heartbeat_timeout`` and
-            ``keep_alive_interval`` are in seconds, ``keep_alive_max_attempt`` is a number.
+        params: the settings. `join_timeout`, `last_call_timeout`, `close_timeout`, `heartbeat_timeout` and
+            `keep_alive_interval` are in seconds, `keep_alive_max_attempt` is a number.
 
     Raises:
         ValueError: if a setting is no number.

@@ -36,7 +36,7 @@ for _name, _create in {"static": _static, "c10d": _c10d, "etcd": _refused, "etcd
 
 
 def _add_installed_kinds() -> None:
-    """Register the entry points ``torchrun.handlers`` of installed packages."""
+    """Register the entry points `torchrun.handlers` of installed packages."""
     from importlib.metadata import entry_points
 
     for point in entry_points(group="torchrun.handlers"):
@@ -47,7 +47,7 @@ def _add_installed_kinds() -> None:
 
 
 def get_rendezvous_handler(params: RendezvousParameters) -> RendezvousHandler:
-    """Return the handler of a rendezvous. Its kind is registered, or an entry point ``torchrun.handlers`` of a package.
+    """Return the handler of a rendezvous. Its kind is registered, or an entry point `torchrun.handlers` of a package.
 
     Args:
         params: the settings.

@@ -17,7 +17,7 @@ class StaticRendezvous(RendezvousHandler):
     """A node with a fixed rank. Node 0 runs the store, which the workers use too.
 
     Args:
-        params: the settings. ``rank`` is required, ``timeout`` is in seconds.
+        params: the settings. `rank` is required, `timeout` is in seconds.
 
     Raises:
         ValueError: if the rank, the host or the port is missing.
@@ -43,7 +43,7 @@ class StaticRendezvous(RendezvousHandler):
         self._store: _C.TCPStore | None = None
 
     def get_backend(self) -> str:
-        """Return ``static``."""
+        """Return `static`."""
         return "static"
 
     @property
@@ -65,7 +65,7 @@ class StaticRendezvous(RendezvousHandler):
         return RendezvousInfo(_C.PrefixStore(self._params.run_id, self._store), self._rank, nodes, self._address)
 
     def is_closed(self) -> bool:
-        """Always return ``False``: the nodes are fixed."""
+        """Always return `False`: the nodes are fixed."""
         return False
 
     def set_closed(self) -> None:
@@ -80,7 +80,7 @@ class StaticRendezvous(RendezvousHandler):
         return self._params.run_id
 
     def shutdown(self) -> bool:
-        """Return ``True``: the store ends with the process."""
+        """Return `True`: the store ends with the process."""
         return True
 
 

@@ -10,7 +10,7 @@ __all__ = ["address_for_others", "is_this_machine", "parse_rendezvous_endpoint",
 
 
 def settings_from_text(text: str) -> dict[str, str]:
-    """Return the settings of a text ``key=value,key=value``.
+    """Return the settings of a text `key=value,key=value`.
 
     Args:
         text: the text, which may be empty.
@@ -35,7 +35,7 @@ def parse_rendezvous_endpoint(endpoint: str | None, default_port: int) -> tuple[
     """Return the host and the port of an address.
 
     Args:
-        endpoint: ``host``, ``host:port`` or ``[IPv6 address]:port``. An empty text means ``localhost``.
+        endpoint: `host`, `host:port` or `[IPv6 address]:port`. An empty text means `localhost`.
         default_port: the port if the text has none.
 
     Raises:

@@ -37,7 +37,7 @@ class macros:
 
     @staticmethod
     def substitute(args: list[Any], local_rank: str) -> list[Any]:
-        """Replace the macros in the texts of ``args``.
+        """Replace the macros in the texts of `args`.
 
         Args:
             args: arguments of a worker. Arguments that are not texts stay as they are.

@@ -2,5 +2,5 @@
 
 
 def get_log_level() -> str:
-    """Return the level of the messages that agents show by default. The variable ``LOGLEVEL`` replaces it."""
+    """Return the level of the messages that agents show by default. The variable `LOGLEVEL` replaces it."""
     return "WARNING"

@@ -12,7 +12,7 @@ _ROOT = __name__.removesuffix(".elastic.utils.logging")
 
 
 def get_logger(name: str | None = None) -> logging.Logger:
-    """Return a logger whose level is the environment variable ``LOGLEVEL``, or ``WARNING``.
+    """Return a logger whose level is the environment variable `LOGLEVEL`, or `WARNING`.
 
     Args:
         name: name of the logger. `None` takes the name of the calling module.

@@ -17,7 +17,7 @@ _MAX_MISSING = 16
 
 @contextmanager
 def store_timeout(store: _C.Store, timeout: float) -> Iterator[None]:
-    """Set the timeout of a store inside a ``with`` block.
+    """Set the timeout of a store inside a `with` block.
 
     Args:
         store: the store.
@@ -40,7 +40,7 @@ def _arrive(store: Any, world_size: int, key_prefix: str) -> str:
 
 
 def get_all(store: _C.Store, rank: int, prefix: str, world_size: int) -> list[bytes]:
-    """Return the values of the keys ``{prefix}{rank}`` of all ranks. Wait until all are set.
+    """Return the values of the keys `{prefix}{rank}` of all ranks. Wait until all are set.
 
     Args:
         store: the store.
@@ -58,7 +58,7 @@ def get_all(store: _C.Store, rank: int, prefix: str, world_size: int) -> list[by
 def synchronize(
     store: _C.Store, data: bytes, rank: int, world_size: int, key_prefix: str, timeout: float = 300
 ) -> list[bytes]:
-    """Exchange ``data`` with all ranks. Return the data of all ranks, in their order.
+    """Exchange `data` with all ranks. Return the data of all ranks, in their order.
 
     Args:
         store: the store.

@@ -1,4 +1,4 @@
-"""``torch.distributed.tensor.debug``: which collectives sharded tensors call, and where their parts are."""
+"""`torch.distributed.tensor.debug`: which collectives sharded tensors call, and where their parts are."""
 
 from ._comm_mode import CommDebugMode
 from ._visualize_sharding import visualize_sharding

@@ -11,7 +11,7 @@ from ... import _watching
 from ..._tools.mod_tracker import ModTracker, with_gradients
 from .._api import DTensor, _agreeing
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
@@ -36,7 +36,7 @@ def _directions() -> dict[str, _Counts]:
 
 
 def _operator(name: str) -> Any:
-    """Return the operator of a collective: of ``torch.ops.c10d`` if it writes into tensors."""
+    """Return the operator of a collective: of `torch.ops.c10d` if it writes into tensors."""
     return getattr(ops.c10d if name.endswith("_") else ops.c10d_functional, name)
 
 
@@ -71,7 +71,7 @@ class _CommModeModuleTracker(ModTracker):
 
     @property
     def name(self) -> str:
-        """The module that runs now, or ``"Global"``."""
+        """The module that runs now, or `"Global"`."""
         if not self.is_bw:
             return self.parent_list[-1]
         task, name = self._in_backward
@@ -150,10 +150,10 @@ class CommDebugMode:
     """
 
     def __init__(self) -> None:
-        #: How often each operator was called. Operators are those of ``torch.ops.c10d_functional``, and of
-        #: ``torch.ops.c10d`` for collectives that write into tensors.
+        #: How often each operator was called. Operators are those of `torch.ops.c10d_functional`, and of
+        #: `torch.ops.c10d` for collectives that write into tensors.
         self.comm_counts: dict[Any, int] = _Counts()
-        #: The same for each module, and for ``"Global"``: those of its ``"forward"`` and of its ``"backward"``.
+        #: The same for each module, and for `"Global"`: those of its `"forward"` and of its `"backward"`.
         self.comm_module_counts: dict[str, dict[str, dict[Any, int]]] = {}
         #: Which modules there are.
         self.advanced_module_tracker = _CommModeModuleTracker()

@@ -14,11 +14,11 @@ def visualize_sharding(dtensor: DTensor, header: str = "", use_rich: bool = Fals
     Args:
         dtensor: the tensor.
         header: a line before the table.
-        use_rich: must be ``False``: tables are plain text.
+        use_rich: must be `False`: tables are plain text.
 
     Raises:
         RuntimeError: if the tensor has more than two dimensions, or a reduction is pending.
-        NotImplementedError: for ``use_rich``.
+        NotImplementedError: for `use_rich`.
     """
     if dtensor.numel() == 0:
         return

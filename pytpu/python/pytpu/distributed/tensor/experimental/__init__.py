@@ -1,4 +1,4 @@
-"""``torch.distributed.tensor.experimental``: functions of parts of sharded tensors."""
+"""`torch.distributed.tensor.experimental`: functions of parts of sharded tensors."""
 
 from ._attention import context_parallel
 from ._func_map import local_map

@@ -1,6 +1,6 @@
-"""``torch.distributed.tensor.experimental._attention``: attention of sequences that are divided over ranks.
+"""`torch.distributed.tensor.experimental._attention`: attention of sequences that are divided over ranks.
 
-The sequence has two chunks for each rank. Rank ``i`` of ``n`` has the chunks ``i`` and ``2 n - 1 - i``, so that all
+The sequence has two chunks for each rank. Rank `i` of `n` has the chunks `i` and `2 n - 1 - i`, so that all
 ranks have as many pairs of a query and an earlier key. Keys and values are gathered, and queries stay where they are.
 """
 
@@ -13,7 +13,7 @@ from ....overrides import TorchFunctionMode
 from ..._functional_collectives import all_gather_single
 from ...device_mesh import DeviceMesh
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
@@ -44,7 +44,7 @@ def set_rotate_method(rotate_method: str) -> None:
     """Set how keys and values are exchanged. Both ways gather them in one collective.
 
     Args:
-        rotate_method: ``"allgather"`` or ``"alltoall"``.
+        rotate_method: `"allgather"` or `"alltoall"`.
 
     Raises:
         NotImplementedError: for another method.
@@ -62,7 +62,7 @@ class _LoadBalancer:
 
 
 class _HeadTailLoadBalancer(_LoadBalancer):
-    """Rank ``i`` of ``n`` has the chunks ``i`` and ``2 n - 1 - i`` of ``2 n``.
+    """Rank `i` of `n` has the chunks `i` and `2 n - 1 - i` of `2 n`.
 
     Args:
         seq_length: the length of the sequence.
@@ -79,7 +79,7 @@ class _HeadTailLoadBalancer(_LoadBalancer):
         self.seq_length, self.world_size, self.device = seq_length, world_size, device
 
     def _generate_indices(self, restore: bool = False) -> Tensor:
-        """Return the places in the order of ranks, or with ``restore`` the inverse, ``(1, n)``."""
+        """Return the places in the order of ranks, or with `restore` the inverse, `(1, n)`."""
         order = _order(self.seq_length, self.world_size)
         if restore:
             order = sorted(range(len(order)), key=order.__getitem__)
@@ -116,8 +116,9 @@ def _whole(x: Tensor, mesh: DeviceMesh, dim: int, order: Sequence[int]) -> Tenso
 def _context_parallel_shard(
     mesh: DeviceMesh, buffers: Any, seq_dims: Any, load_balancer: _LoadBalancer | None = None
 ) -> list[Tensor]:
-    """Return the parts of this rank of tensors with a dimension of the sequence. Without a ``load_balancer``, a rank
-    has one chunk.
+    """Return the parts of this rank of tensors with a dimension of the sequence.
+
+    Without a `load_balancer`, a rank has one chunk.
     """
     if isinstance(buffers, dict):
         buffers, seq_dims = list(buffers.values()), [seq_dims[key] for key in buffers]
@@ -152,7 +153,7 @@ def context_parallel_unshard(
 class context_parallel(TorchFunctionMode):
     """A context manager in which sequences are divided over the ranks of a mesh.
 
-    ``buffers`` become the parts of this rank, and `torch.nn.functional.scaled_dot_product_attention` takes the parts of
+    `buffers` become the parts of this rank, and `torch.nn.functional.scaled_dot_product_attention` takes the parts of
     queries, keys and values. It gathers keys and values. All other functions see the parts.
 
     Args:
@@ -162,7 +163,7 @@ class context_parallel(TorchFunctionMode):
         no_restore_buffers: those that stay parts after the block.
 
     Raises:
-        ValueError: if there is another number of ``buffer_seq_dims``, ``no_restore_buffers`` has others, or a sequence
+        ValueError: if there is another number of `buffer_seq_dims`, `no_restore_buffers` has others, or a sequence
             cannot be divided evenly.
     """
 

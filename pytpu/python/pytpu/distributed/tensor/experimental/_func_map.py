@@ -10,7 +10,7 @@ from ...device_mesh import DeviceMesh
 from .._api import DTensor
 from ..placement_types import Placement
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
@@ -27,15 +27,15 @@ def local_map(
     *,
     redistribute_inputs: bool = False,
 ) -> Callable[..., Any]:
-    """Return a function of sharded tensors that calls ``func`` on their parts.
+    """Return a function of sharded tensors that calls `func` on their parts.
 
-    If no argument is sharded, it calls ``func`` on the arguments.
+    If no argument is sharded, it calls `func` on the arguments.
 
     Args:
         func: a function of plain tensors. Without it, return a decorator.
         out_placements: the placements of the result, or a tuple of the placements of each result. Results in lists and
-            dictionaries count one by one. ``None`` stands for a result that is no tensor.
-        in_placements: the placements that each argument must have, ``None`` for arguments that are no sharded tensors.
+            dictionaries count one by one. `None` stands for a result that is no tensor.
+        in_placements: the placements that each argument must have, `None` for arguments that are no sharded tensors.
             Arguments in lists and dictionaries count one by one.
         in_grad_placements: the placements that the gradient of each argument has.
         device_mesh: the mesh of plain arguments. The default is that of the sharded arguments.
@@ -43,7 +43,7 @@ def local_map(
 
     Raises:
         ValueError: if an argument has other placements, or there is another number of results.
-        AssertionError: if there is another number of arguments than ``in_placements``.
+        AssertionError: if there is another number of arguments than `in_placements`.
     """
     if func is None:
         return functools.partial(

@@ -7,7 +7,7 @@ from ....overrides import TorchFunctionMode
 from .._api import DTensor
 from ..placement_types import Replicate
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -26,7 +26,7 @@ def _mesh(value: Any) -> DeviceMesh | None:
 
 
 def _replicated(value: Any, mesh: DeviceMesh, replicas: list[tuple[Tensor, DTensor, int]]) -> Any:
-    """Return the value with sharded tensors for plain ones. Add each pair to ``replicas``, with the version."""
+    """Return the value with sharded tensors for plain ones. Add each pair to `replicas`, with the version."""
     if isinstance(value, DTensor):
         return value
     if isinstance(value, Tensor):

@@ -1,4 +1,4 @@
-"""``torch.distributed.tensor.parallel``: modules with sharded parameters."""
+"""`torch.distributed.tensor.parallel`: modules with sharded parameters."""
 
 from .api import parallelize_module
 from .loss import loss_parallel

@@ -1,4 +1,4 @@
-"""``torch.distributed.tensor.parallel.api``: shard the submodules of a module by a plan."""
+"""`torch.distributed.tensor.parallel.api`: shard the submodules of a module by a plan."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def parallelize_module(
     Args:
         module: the module.
         device_mesh: the mesh. The default is the innermost one that is active.
-        parallelize_plan: a style for the module, or styles by names of submodules. A name such as ``"layers.*.w1"`` may
-            have ``*`` and ``?`` in it. The empty name is that of the module itself.
-        src_data_rank: the rank whose parameters count. ``None`` lets each rank take its part of its own.
+        parallelize_plan: a style for the module, or styles by names of submodules. A name such as `"layers.*.w1"` may
+            have `*` and `?` in it. The empty name is that of the module itself.
+        src_data_rank: the rank whose parameters count. `None` lets each rank take its part of its own.
 
     Raises:
         TypeError: if the plan is none.

@@ -1,4 +1,4 @@
-"""``torch.distributed.tensor.parallel.input_reshard``: divide what a module saves for backward."""
+"""`torch.distributed.tensor.parallel.input_reshard`: divide what a module saves for backward."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ....autograd.graph import saved_tensors_hooks
 from .._api import DTensor
 from ..placement_types import Replicate, Shard
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
@@ -26,7 +26,7 @@ def input_reshard(module: nn.Module, tp_device_mesh: DeviceMesh, input_reshard_d
     Args:
         module: the module.
         tp_device_mesh: the mesh of the tensors.
-        input_reshard_dim: the dimension to divide. ``None`` divides nothing.
+        input_reshard_dim: the dimension to divide. `None` divides nothing.
     """
     if input_reshard_dim is None:
         return module

@@ -1,4 +1,4 @@
-"""``torch.distributed.tensor.parallel.loss``: losses of logits that are sharded by classes."""
+"""`torch.distributed.tensor.parallel.loss`: losses of logits that are sharded by classes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ....overrides import TorchFunctionMode
 from .._api import DTensor
 from ..placement_types import Replicate
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any

@@ -1,4 +1,4 @@
-"""``torch.distributed.tensor.parallel.style``: ways to shard a module, its inputs and its outputs."""
+"""`torch.distributed.tensor.parallel.style`: ways to shard a module, its inputs and its outputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...device_mesh import DeviceMesh
 from .._api import DTensor, distribute_module, distribute_tensor
 from ..placement_types import Placement, Replicate, Shard
 
-TYPE_CHECKING = False  # As in `typing`, without the cost of importing it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
@@ -45,7 +45,7 @@ class ParallelStyle(abc.ABC):
 
 
 def _sharded(x: Any, mesh: DeviceMesh, now: Sequence[Placement], wanted: Sequence[Placement]) -> Any:
-    """Return a sharded tensor with placements ``wanted``. A plain tensor is a part with placements ``now``."""
+    """Return a sharded tensor with placements `wanted`. A plain tensor is a part with placements `now`."""
     if not isinstance(x, DTensor):
         x = DTensor.from_local(x, mesh, now)
     return x if x.placements == tuple(wanted) else x.redistribute(placements=wanted)
@@ -182,7 +182,7 @@ class PrepareModuleInput(ParallelStyle):
     """Convert the inputs of a module to sharded tensors with the placements that it needs.
 
     Args:
-        input_layouts: placements of inputs that are plain tensors. ``None`` leaves an input as it is.
+        input_layouts: placements of inputs that are plain tensors. `None` leaves an input as it is.
         desired_input_layouts: placements that the inputs get.
         input_kwarg_layouts: placements of inputs by keyword.
         desired_input_kwarg_layouts: placements that the inputs by keyword get.
@@ -252,7 +252,7 @@ class PrepareModuleOutput(ParallelStyle):
     """Convert the outputs of a module to the placements that its caller needs.
 
     Args:
-        output_layouts: placements of outputs that are plain tensors. ``None`` leaves an output as it is.
+        output_layouts: placements of outputs that are plain tensors. `None` leaves an output as it is.
         desired_output_layouts: placements that the outputs get.
         use_local_output: whether the outputs are the parts of this rank, plain tensors.
 

@@ -1,3 +1,3 @@
-"""``torch.fx.passes.infra``: passes in order, and partitions."""
+"""`torch.fx.passes.infra`: passes in order, and partitions."""
 
 from . import pass_manager

@@ -1,4 +1,4 @@
-"""``torch.fx.passes.infra.partitioner``: find the parts of a graph that a backend can run."""
+"""`torch.fx.passes.infra.partitioner`: find the parts of a graph that a backend can run."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class CapabilityBasedPartitioner:
         return fuse_by_partitions(self.graph_module, [partition.nodes for partition in partitions], prefix=prefix)
 
     def remove_bookend_non_compute_ops(self, partitions: list[Partition]) -> None:
-        """Remove ``non_compute_ops`` from the start and the end of parts."""
+        """Remove `non_compute_ops` from the start and the end of parts."""
         for partition in partitions:
             inside = partition.nodes
             removed: set[Node] = set()

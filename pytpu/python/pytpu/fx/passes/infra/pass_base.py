@@ -1,4 +1,4 @@
-"""``torch.fx.passes.infra.pass_base``: a change of a graph."""
+"""`torch.fx.passes.infra.pass_base`: a change of a graph."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PassResult(NamedTuple):
 
 @compatibility(is_backward_compatible=False)
 class PassBase(abc.ABC):
-    """A pass: subclasses have ``call``."""
+    """A pass: subclasses have `call`."""
 
     def __call__(self, graph_module: GraphModule) -> PassResult | None:
         """Check the module, change it, and check it again."""

@@ -1,4 +1,4 @@
-"""``torch.fx.passes.infra.pass_manager``: passes in order."""
+"""`torch.fx.passes.infra.pass_manager`: passes in order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Constraint = Callable[[_Pass, _Pass], bool]
 
 @compatibility(is_backward_compatible=False)
 def pass_result_wrapper(fn: _Pass) -> Any:
-    """Return a pass that returns a ``PassResult``, from one that returns a module or nothing."""
+    """Return a pass that returns a `PassResult`, from one that returns a module or nothing."""
     if fn is None:
         return None
 
@@ -90,7 +90,7 @@ class PassManager:
     """Passes that run in an order which fulfils constraints.
 
     Args:
-        passes: Functions of a module that return a ``PassResult``.
+        passes: Functions of a module that return a `PassResult`.
         constraints: Functions of two passes that say whether the first may run before the second.
         steps: How often the passes run, unless nothing changes any more.
         run_checks_after_each_pass: Call the check after each pass.
@@ -127,7 +127,7 @@ class PassManager:
         self._validated = False
 
     def validate_constraints(self) -> None:
-        """Raise ``RuntimeError`` if the order of the passes breaks a constraint."""
+        """Raise `RuntimeError` if the order of the passes breaks a constraint."""
         if not self._validated:
             for constraint in self.constraints:
                 _validate_pass_schedule_constraint(constraint, self.passes)

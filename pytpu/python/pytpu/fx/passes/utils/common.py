@@ -1,4 +1,4 @@
-"""``torch.fx.passes.utils.common``: modules of parts of a graph, and comparison of graphs."""
+"""`torch.fx.passes.utils.common`: modules of parts of a graph, and comparison of graphs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def lift_subgraph_as_module(
     Args:
         gm: The other module.
         subgraph: The graph.
-        comp_name: The path of the new module in ``gm``.
+        comp_name: The path of the new module in `gm`.
         class_name: The name of its class.
 
     Returns:

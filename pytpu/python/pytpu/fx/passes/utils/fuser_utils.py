@@ -1,4 +1,4 @@
-"""``torch.fx.passes.utils.fuser_utils``: make modules of parts of a graph."""
+"""`torch.fx.passes.utils.fuser_utils`: make modules of parts of a graph."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def fuse_as_graphmodule(
         always_return_tuple: Let the module return a tuple of one result too.
 
     Returns:
-        The module, the nodes of ``gm`` that are its arguments, and those that are its results.
+        The module, the nodes of `gm` that are its arguments, and those that are its results.
     """
     for node in nodes:
         if node.graph.owning_module is not gm:
@@ -124,7 +124,7 @@ def insert_subgm(
         sub_gm: The module to call. It becomes a child with the name of its class.
         orig_inputs: The arguments.
         orig_outputs: The nodes that the results replace.
-        insertion_point: The node after which the call is. Without it, the last of ``orig_outputs``.
+        insertion_point: The node after which the call is. Without it, the last of `orig_outputs`.
     """
     name = sub_gm.__class__.__name__
     gm.add_submodule(name, sub_gm)
@@ -162,7 +162,7 @@ def fuse_by_partitions(
     prefix: str = "fused_",
     always_return_tuple: bool = False,
 ) -> GraphModule:
-    """Make a module of each partition, and call it in place of its nodes. ``gm`` is changed, and returned."""
+    """Make a module of each partition, and call it in place of its nodes. `gm` is changed, and returned."""
     for i, partition in enumerate(partitions):
         nodes = topo_sort(list(partition))
         made, inputs, outputs = fuse_as_graphmodule(

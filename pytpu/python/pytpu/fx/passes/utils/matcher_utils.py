@@ -1,4 +1,4 @@
-"""``torch.fx.passes.utils.matcher_utils``: search a graph for parts that have a form."""
+"""`torch.fx.passes.utils.matcher_utils`: search a graph for parts that have a form."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class InternalMatch:
         nodes_map: The values of the graph, by the nodes of the pattern.
         placeholder_nodes: The values of the graph for the parameters of the pattern.
         returning_nodes: The nodes of the graph for the results of the pattern.
-        name_node_map: Nodes of the graph, by the names that ``SubgraphMatcherWithNameNodeMap`` gives them.
+        name_node_map: Nodes of the graph, by the names that `SubgraphMatcherWithNameNodeMap` gives them.
     """
 
     anchors: list[Node]
@@ -222,7 +222,7 @@ class SubgraphMatcher:
 
 
 def _arguments(wanted: Node, candidate: Node) -> tuple[list[Any], list[Any]] | None:
-    """Return the arguments of two nodes side by side, or ``None`` if their forms differ."""
+    """Return the arguments of two nodes side by side, or `None` if their forms differ."""
     if len(wanted.args) == len(candidate.args) and list(wanted.kwargs) == list(candidate.kwargs):
         return [*wanted.args, *wanted.kwargs.values()], [*candidate.args, *candidate.kwargs.values()]
     if wanted.op == "call_function" and isinstance(wanted.target, torch._ops.OpOverload):

@@ -1,4 +1,4 @@
-"""``torch.fx.passes.utils.matcher_with_name_node_map_utils``: matches whose nodes have names."""
+"""`torch.fx.passes.utils.matcher_with_name_node_map_utils`: matches whose nodes have names."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class SubgraphMatcherWithNameNodeMap(SubgraphMatcher):
 
     Args:
         pattern_gm: The form, a module of a graph whose arguments and results are trees. It is changed.
-        match_output: See ``SubgraphMatcher``.
-        match_placeholder: See ``SubgraphMatcher``.
-        remove_overlapping_matches: See ``SubgraphMatcher``.
-        ignore_literals: See ``SubgraphMatcher``.
+        match_output: See `SubgraphMatcher`.
+        match_placeholder: See `SubgraphMatcher`.
+        remove_overlapping_matches: See `SubgraphMatcher`.
+        ignore_literals: See `SubgraphMatcher`.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class SubgraphMatcherWithNameNodeMap(SubgraphMatcher):
         super().__init__(pattern_gm.graph, match_output, match_placeholder, remove_overlapping_matches, ignore_literals)
 
     def match(self, graph: Graph, node_name_match: str = "") -> list[InternalMatch]:
-        """Return the matches. ``name_node_map`` of each has the nodes of the graph by name."""
+        """Return the matches. `name_node_map` of each has the nodes of the graph by name."""
         matches = super().match(graph, node_name_match)
         for match in matches:
             match.name_node_map.update({name: match.nodes_map[node] for name, node in self.name_node_map.items()})

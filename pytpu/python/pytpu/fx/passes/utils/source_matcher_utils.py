@@ -1,4 +1,4 @@
-"""``torch.fx.passes.utils.source_matcher_utils``: the nodes that one function or module of a program became."""
+"""`torch.fx.passes.utils.source_matcher_utils`: the nodes that one function or module of a program became."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class WorkerSpec:
         role: name of the role of the workers.
         local_world_size: number of workers of a node.
         rdzv_handler: this node in the rendezvous.
-        fn: older name of ``entrypoint``.
+        fn: older name of `entrypoint`.
         entrypoint: a function, or a command.
         args: arguments of each worker.
         max_restarts: how often the workers are started again after a failure.

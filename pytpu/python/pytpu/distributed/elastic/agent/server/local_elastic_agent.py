@@ -43,10 +43,10 @@ class LocalElasticAgent(SimpleElasticAgent):
     Args:
         spec: what to run.
         logs_specs: the plan for the output.
-        start_method: ``spawn``, ``fork`` or ``forkserver``, for functions.
+        start_method: `spawn`, `fork` or `forkserver`, for functions.
         exit_barrier_timeout: seconds to wait for the other agents after the workers of this node have succeeded.
-        log_line_prefix_template: beginning of lines on the console, with ``${role_name}``, ``${rank}``,
-            ``${local_rank}`` and ``${hostname}``.
+        log_line_prefix_template: beginning of lines on the console, with `${role_name}`, `${rank}`,
+            `${local_rank}` and `${hostname}`.
         shutdown_timeout: seconds from a signal to the workers until they are killed.
         health_check_server: a server that has been started. It is stopped with the agent.
     """

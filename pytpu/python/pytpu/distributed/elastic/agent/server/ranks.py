@@ -43,7 +43,7 @@ def add_up(nodes: list[tuple[str, int]]) -> list[Ranks]:
 def agree(store: Any, node: int, nodes: int, role: str, n: int) -> Ranks:
     """Return the ranks on this node. All nodes call this function.
 
-    If the environment variable ``TORCH_ELASTIC_WORKER_IDENTICAL`` is 1, all nodes are equal, and no message is needed.
+    If the environment variable `TORCH_ELASTIC_WORKER_IDENTICAL` is 1, all nodes are equal, and no message is needed.
 
     Args:
         store: a store that all nodes share.

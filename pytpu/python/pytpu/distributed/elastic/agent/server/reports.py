@@ -7,12 +7,13 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...events import Event, EventSource, record
 from ...metrics import put_metric
 from ...multiprocessing import ProcessFailure
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .api import RunResult, Worker, WorkerGroup
 
@@ -38,7 +39,7 @@ class Reports:
         Args:
             state: the state of the agent.
             name: name of the event. The default contains the state.
-            details: values of the key ``metadata``. The default describes the group.
+            details: values of the key `metadata`. The default describes the group.
             **values: other values of the event.
         """
         group, spec = self._group, self._group.spec
@@ -71,7 +72,7 @@ class Reports:
 
     @contextmanager
     def duration(self, state: str) -> Iterator[None]:
-        """Send an event with the duration of a ``with`` block."""
+        """Send an event with the duration of a `with` block."""
         begin = time.perf_counter()
         try:
             yield

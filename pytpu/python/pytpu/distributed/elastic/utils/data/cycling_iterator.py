@@ -14,7 +14,7 @@ class CyclingIterator(Generic[_T]):
     """Iterate over several epochs.
 
     Args:
-        n: number of epochs, with those before ``start_epoch``.
+        n: number of epochs, with those before `start_epoch`.
         generator_fn: a function of the number of an epoch, which returns the epoch's iterator.
         start_epoch: number of the first epoch.
 

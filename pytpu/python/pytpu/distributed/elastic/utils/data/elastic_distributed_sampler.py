@@ -12,7 +12,7 @@ __all__ = ["ElasticDistributedSampler"]
 
 
 class ElasticDistributedSampler(DistributedSampler):
-    """Divide the samples from ``start_index`` on between the ranks, in random order.
+    """Divide the samples from `start_index` on between the ranks, in random order.
 
     Args:
         dataset: the dataset.

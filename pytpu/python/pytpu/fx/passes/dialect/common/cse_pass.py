@@ -1,4 +1,4 @@
-"""``torch.fx.passes.dialect.common.cse_pass``: compute equal values once."""
+"""`torch.fx.passes.dialect.common.cse_pass`: compute equal values once."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class CSEPass(PassBase):
 
 
 def _key(node: Node, same: Callable[[Node], Node]) -> Any:
-    """Return a key that is equal for nodes with the same value, or ``None`` if there is none."""
+    """Return a key that is equal for nodes with the same value, or `None` if there is none."""
     leaves, spec = tree_flatten((node.args, dict(node.kwargs)))
     values = tuple((type(leaf), same(leaf) if isinstance(leaf, Node) else leaf) for leaf in leaves)
     try:
