@@ -25,14 +25,6 @@ import warnings
 
 _BLOCKED_MODULES = ("sys", "os", "posix", "nt")
 
-# Opcodes with an argument, for the reader of names: the number of bytes that follow, or the width of the size before
-# the argument.
-_FIXED = {0x47: 8, 0x4A: 4, 0x4B: 1, 0x4D: 2, 0x68: 1, 0x6A: 4, 0x71: 1, 0x72: 4, 0x80: 1}
-_SIZED = {0x55: 1, 0x58: 4, 0x8A: 1}
-_BARE = frozenset(b"().NQR]abestu}\x81\x85\x86\x87\x88\x89\x8f")
-_GLOBAL = 0x63
-_STOP = 0x2E
-
 
 class Refused(pickle.UnpicklingError):
     """An error for an opcode, a name or a call that is not on a list.
@@ -49,53 +41,14 @@ class NotAllowed(Refused):
     """A name that the user may allow."""
 
 
-def _file_name(module, name):
-    """Return the full name of a global, with Python 2's names replaced by those of Python 3."""
+def _file_name(lines):
+    """Return the module and the full name of a global, with Python 2's names replaced by those of Python 3."""
+    module, name = (line.decode("utf-8") for line in lines.split(b"\n"))
     if (module, name) in _compat_pickle.NAME_MAPPING:
         module, name = _compat_pickle.NAME_MAPPING[(module, name)]
     elif module in _compat_pickle.IMPORT_MAPPING:
         module = _compat_pickle.IMPORT_MAPPING[module]
     return module, f"{module}.{name}"
-
-
-def _line(data, start):
-    end = data.find(b"\n", start)
-    if end < 0:
-        raise EOFError("Ran out of input")
-    return data[start:end].decode("utf-8"), end + 1
-
-
-def _global(data, start):
-    """Return the module and the full name after a GLOBAL opcode, and the position of the next opcode."""
-    module, start = _line(data, start)
-    name, start = _line(data, start)
-    return *_file_name(module, name), start
-
-
-def scan(data):
-    """Return the full names of all globals in a pickle, which is not run, and the position of its end.
-
-    Raises:
-        Refused: an opcode that ``load`` refuses.
-        EOFError: the pickle has no end here.
-    """
-    names, at, end = {}, 0, len(data)
-    while at < end:
-        op = data[at]
-        at += 1
-        if op in _FIXED:
-            at += _FIXED[op]
-        elif op in _SIZED:
-            width = _SIZED[op]
-            at += width + int.from_bytes(data[at : at + width], "little")
-        elif op == _GLOBAL:
-            _, name, at = _global(data, at)
-            names[name] = None
-        elif op == _STOP:
-            return list(names), at
-        elif op not in _BARE:
-            raise Refused(f"Unsupported operand {op}")
-    raise EOFError("Ran out of input")
 
 
 _CONTAINERS = (tuple, list, dict, set)
@@ -233,6 +186,11 @@ class Machine:
         self._calls = calls
         self._encoding = encoding
         self._protocol = protocol
+        self._stack = []
+        self._marks = []
+        self._memo = {}
+        # What GLOBAL has pushed: by the lines that name it, and by its identity.
+        self._found = {}
         self._pushed = {}
         self.budget = _Budget(len(data))
 
@@ -279,7 +237,137 @@ class Machine:
         self._pushed[id(found)] = found
         return found
 
-    def _set_items(self, target, items, opcode):
+    def run(self):
+        """Return the object that the pickle describes.
+
+        Raises:
+            Refused: something that is on no list.
+            EOFError: the pickle has no end.
+            pickle.UnpicklingError: it is damaged.
+        """
+        data, at, end = self._data, 0, len(self._data)
+        opcodes = _OPCODES if self._protocol == 2 else _NEWER_OPCODES
+        try:
+            while at < end:
+                op = data[at]
+                if op == _STOP:
+                    return self._pop()
+                try:
+                    read, do = opcodes[op]
+                except KeyError:
+                    raise Refused(f"Unsupported operand {op}") from None
+                argument, at = read(data, at + 1)
+                do(self, argument)
+        except (struct.error, UnicodeDecodeError) as error:
+            raise pickle.UnpicklingError(f"pickle data was truncated or damaged: {error}") from None
+        raise EOFError("Ran out of input")
+
+    # ---- the stack
+
+    def _push(self, item):
+        self._stack.append(item)
+
+    def _pop(self):
+        if not self._stack:
+            raise pickle.UnpicklingError("unpickling stack underflow")
+        return self._stack.pop()
+
+    def _top(self, count=1):
+        """Return the last item of a stack of at least `count` items."""
+        if len(self._stack) < count:
+            raise pickle.UnpicklingError("unpickling stack underflow")
+        return self._stack[-1]
+
+    def _mark(self, _):
+        self._marks.append(self._stack)
+        self._stack = []
+
+    def _pop_mark(self):
+        """Return the items since the last mark."""
+        if not self._marks:
+            raise pickle.UnpicklingError("could not find MARK")
+        items, self._stack = self._stack, self._marks.pop()
+        return items
+
+    # ---- what opcodes do: each method takes the argument of the opcode
+
+    def _ignore(self, _):
+        pass
+
+    def _check_protocol(self, protocol):
+        if self._protocol > 2:
+            if protocol > self._protocol:
+                raise pickle.UnpicklingError(f"unsupported pickle protocol: {protocol}")
+        elif protocol != 2:
+            warnings.warn(
+                f"Detected pickle protocol {protocol} in the checkpoint, which was not the default pickle "
+                "protocol used by `torch.load` (2). The weights_only Unpickler might not support all "
+                "instructions implemented by this protocol, please file an issue for adding support if you "
+                "encounter this.",
+                stacklevel=5,
+            )
+
+    def _get(self, index):
+        try:
+            self._stack.append(self._memo[index])
+        except KeyError:
+            raise pickle.UnpicklingError(f"Memo value not found at index {index}") from None
+
+    def _put(self, index):
+        self._memo[index] = self._top()
+
+    def _memoize(self, _):
+        self._memo[len(self._memo)] = self._top()
+
+    def _push_text(self, text):
+        self._stack.append(str(text, "utf-8", "surrogatepass"))
+
+    def _push_old_text(self, text):
+        self._stack.append(text if self._encoding == "bytes" else text.decode(self._encoding, "strict"))
+
+    def _push_int(self, digits):
+        self._stack.append(int.from_bytes(digits, "little", signed=True))
+
+    def _push_tuple(self, count):
+        self._top(count)
+        self._stack[-count:] = [tuple(self._stack[-count:])]
+
+    def _push_marked_tuple(self, _):
+        items = tuple(self._pop_mark())
+        self._stack.append(items)
+
+    def _append(self, _):
+        item = self._pop()
+        self._list("append to").append(item)
+
+    def _extend(self, _):
+        items = self._pop_mark()
+        self._list("extend").extend(items)
+
+    def _list(self, verb):
+        found = self._top()
+        if type(found) is not list:
+            raise Refused(f"Can only {verb} lists, but got {type(found)}")
+        return found
+
+    def _add_items(self, _):
+        items = self._pop_mark()
+        target = self._top()
+        if type(target) is not set:
+            raise Refused(f"Can only add to sets, but got {type(target)}")
+        for item in items:
+            self.budget.key(target, item)
+            target.add(item)
+
+    def _set_item(self, _):
+        value, key = self._pop(), self._pop()
+        self._insert(self._top(), (key, value), "SETITEM")
+
+    def _set_items(self, _):
+        items = self._pop_mark()
+        self._insert(self._top(), items, "SETITEMS")
+
+    def _insert(self, target, items, opcode):
         kind = type(target)
         if kind is not dict and kind is not collections.OrderedDict and kind is not collections.Counter:
             raise Refused(f"Can only {opcode} for dict, collections.OrderedDict, collections.Counter, but got {kind}")
@@ -291,210 +379,172 @@ class Machine:
                 charge(target, key)
             target[key] = value
 
-    def run(self):
-        """Return the object that the pickle describes.
+    def _load_storage(self, _):
+        saved = self._pop()
+        if type(saved) is not tuple and type(saved) is not int:
+            raise Refused(f"persistent_load id must be tuple or int, but got {type(saved)}")
+        if type(saved) is tuple and saved and saved[0] != "storage" and saved[0] != b"storage":
+            raise Refused(f"Only persistent_load of storage is allowed, but got {type(saved[0])}")
+        self.budget.call(saved)
+        self._stack.append(self._persistent_load(saved))
 
-        Raises:
-            Refused: something that is on no list.
-            EOFError: the pickle has no end.
-            pickle.UnpicklingError: it is damaged.
-        """
+    def _push_global(self, lines):
+        found = self._found.get(lines)
+        if found is None:
+            found = self._found[lines] = self._find(*_file_name(lines))
+        self._stack.append(found)
+
+    def _push_named(self, _):
+        name, module = self._pop(), self._pop()
+        if type(name) is not str or type(module) is not str:
+            raise pickle.UnpicklingError("STACK_GLOBAL requires str")
+        self._stack.append(self._find(module, f"{module}.{name}"))
+
+    def _reduce(self, _):
+        args = self._pop()
+        function = self._pop()
+        self._stack.append(self.call(function, args))
+
+    def _new_object(self, _):
+        args = self._pop()
+        kind = self._pop()
+        self._stack.append(self._new(kind, args))
+
+    def _set_state(self, _):
+        state = self._pop()
+        self._build(self, self._top(), state)
+
+
+# ---- arguments of opcodes: functions of the pickle and a position, which return the argument and the position after it
+
+
+def _byte(data, at):
+    return (data[at] if at < len(data) else 0), at + 1
+
+
+def _number(layout):
+    """Return a reader of a number that has a layout of the module `struct`."""
+    unpack, size = struct.Struct(layout).unpack_from, struct.calcsize(layout)
+    return lambda data, at: (unpack(data, at)[0], at + size)
+
+
+def _bytes(width):
+    """Return a reader of bytes that follow their number, an integer of `width` bytes."""
+
+    def read(data, at):
+        start = at + width
+        end = start + int.from_bytes(data[at:start], "little")
+        return data[start:end], end
+
+    return read
+
+
+def _text(data, at):
+    """Read bytes that follow their number. Unlike `_bytes`, raise an error if the number is not there in full."""
+    n, at = _uint32(data, at)
+    return data[at : at + n], at + n
+
+
+def _lines(data, at):
+    """Read the two lines that name a global."""
+    middle = data.find(b"\n", at)
+    end = data.find(b"\n", middle + 1) if middle >= 0 else -1
+    if end < 0:
+        raise EOFError("Ran out of input")
+    return data[at:end], end + 1
+
+
+def _no_argument(data, at):
+    return None, at
+
+
+def _fixed(value):
+    """Return a reader of nothing whose argument is always `value`."""
+    return lambda data, at: (value, at)
+
+
+def _fresh(kind):
+    """Return a reader of nothing whose argument is a new object."""
+    return lambda data, at: (kind(), at)
+
+
+_uint32 = _number("<I")
+_STOP = pickle.STOP[0]
+
+# The argument of each opcode, and what the machine does.
+_OPCODES = {
+    opcode[0]: (argument, do)
+    for opcode, argument, do in (
+        (pickle.PROTO, _byte, Machine._check_protocol),
+        (pickle.MARK, _no_argument, Machine._mark),
+        (pickle.BINGET, _byte, Machine._get),
+        (pickle.LONG_BINGET, _uint32, Machine._get),
+        (pickle.BINPUT, _byte, Machine._put),
+        (pickle.LONG_BINPUT, _uint32, Machine._put),
+        (pickle.NONE, _fixed(None), Machine._push),
+        (pickle.NEWTRUE, _fixed(True), Machine._push),
+        (pickle.NEWFALSE, _fixed(False), Machine._push),
+        (pickle.BININT, _number("<i"), Machine._push),
+        (pickle.BININT1, _byte, Machine._push),
+        (pickle.BININT2, _number("<H"), Machine._push),
+        (pickle.LONG1, _bytes(1), Machine._push_int),
+        (pickle.BINFLOAT, _number(">d"), Machine._push),
+        (pickle.BINUNICODE, _text, Machine._push_text),
+        (pickle.SHORT_BINSTRING, _bytes(1), Machine._push_old_text),
+        (pickle.EMPTY_TUPLE, _fixed(()), Machine._push),
+        (pickle.TUPLE1, _fixed(1), Machine._push_tuple),
+        (pickle.TUPLE2, _fixed(2), Machine._push_tuple),
+        (pickle.TUPLE3, _fixed(3), Machine._push_tuple),
+        (pickle.TUPLE, _no_argument, Machine._push_marked_tuple),
+        (pickle.EMPTY_LIST, _fresh(list), Machine._push),
+        (pickle.APPEND, _no_argument, Machine._append),
+        (pickle.APPENDS, _no_argument, Machine._extend),
+        (pickle.EMPTY_DICT, _fresh(dict), Machine._push),
+        (pickle.SETITEM, _no_argument, Machine._set_item),
+        (pickle.SETITEMS, _no_argument, Machine._set_items),
+        (pickle.EMPTY_SET, _fresh(set), Machine._push),
+        (pickle.GLOBAL, _lines, Machine._push_global),
+        (pickle.REDUCE, _no_argument, Machine._reduce),
+        (pickle.NEWOBJ, _no_argument, Machine._new_object),
+        (pickle.BUILD, _no_argument, Machine._set_state),
+        (pickle.BINPERSID, _no_argument, Machine._load_storage),
+    )
+}
+# Those of protocols 3 to 5 too.
+_NEWER_OPCODES = _OPCODES | {
+    opcode[0]: (argument, do)
+    for opcode, argument, do in (
+        (pickle.FRAME, lambda data, at: (None, at + 8), Machine._ignore),
+        (pickle.MEMOIZE, _no_argument, Machine._memoize),
+        (pickle.SHORT_BINUNICODE, _bytes(1), Machine._push_text),
+        (pickle.BINUNICODE8, _bytes(8), Machine._push_text),
+        (pickle.SHORT_BINBYTES, _bytes(1), Machine._push),
+        (pickle.BINBYTES, _bytes(4), Machine._push),
+        (pickle.BINBYTES8, _bytes(8), Machine._push),
+        (pickle.ADDITEMS, _no_argument, Machine._add_items),
+        (pickle.STACK_GLOBAL, _no_argument, Machine._push_named),
+    )
+}
+
+
+def scan(data):
+    """Return the full names of all globals in a pickle, which is not run, and the position of its end.
+
+    Raises:
+        Refused: an opcode that ``load`` refuses.
+        EOFError: the pickle has no end here.
+    """
+    names, at, end = {}, 0, len(data)
+    while at < end:
+        op = data[at]
+        if op == _STOP:
+            return list(names), at + 1
+        if op not in _OPCODES:
+            raise Refused(f"Unsupported operand {op}")
         try:
-            return self._run()
-        except (struct.error, UnicodeDecodeError) as error:
-            raise pickle.UnpicklingError(f"pickle data was truncated or damaged: {error}") from None
-
-    def _run(self):
-        data, end, at = self._data, len(self._data), 0
-        unpack, from_bytes = struct.unpack_from, int.from_bytes
-        memo, stack, marks = {}, [], []
-        names = {}
-
-        def pop():
-            if not stack:
-                raise pickle.UnpicklingError("unpickling stack underflow")
-            return stack.pop()
-
-        def pop_mark():
-            nonlocal stack
-            if not marks:
-                raise pickle.UnpicklingError("could not find MARK")
-            items, stack = stack, marks.pop()
-            return items
-
-        def top(n=1):
-            if len(stack) < n:
-                raise pickle.UnpicklingError("unpickling stack underflow")
-            return stack[-1]
-
-        while True:
-            if at >= end:
-                raise EOFError("Ran out of input")
-            op = data[at]
-            at += 1
-            # Ordered by frequency in files.
-            if op == 0x68 or op == 0x6A:  # BINGET, LONG_BINGET
-                if op == 0x68:
-                    key = data[at] if at < end else 0
-                    at += 1
-                else:
-                    key = unpack("<I", data, at)[0]
-                    at += 4
-                try:
-                    stack.append(memo[key])
-                except KeyError:
-                    raise pickle.UnpicklingError(f"Memo value not found at index {key}") from None
-            elif op == 0x71:  # BINPUT
-                memo[data[at] if at < end else 0] = stack[-1] if stack else top()
-                at += 1
-            elif op == 0x72:  # LONG_BINPUT
-                memo[unpack("<I", data, at)[0]] = stack[-1] if stack else top()
-                at += 4
-            elif op == 0x4B:  # BININT1
-                stack.append(data[at] if at < end else 0)
-                at += 1
-            elif op == 0x58:  # BINUNICODE
-                n = unpack("<I", data, at)[0]
-                at += 4
-                stack.append(str(data[at : at + n], "utf-8", "surrogatepass"))
-                at += n
-            elif op == 0x28:  # MARK
-                marks.append(stack)
-                stack = []
-            elif op == 0x74:  # TUPLE
-                items = tuple(pop_mark())
-                stack.append(items)
-            elif op == 0x51:  # BINPERSID
-                saved = pop()
-                if type(saved) is not tuple and type(saved) is not int:
-                    raise Refused(f"persistent_load id must be tuple or int, but got {type(saved)}")
-                if type(saved) is tuple and saved and saved[0] != "storage" and saved[0] != b"storage":
-                    raise Refused(f"Only persistent_load of storage is allowed, but got {type(saved[0])}")
-                self.budget.call(saved)
-                stack.append(self._persistent_load(saved))
-            elif op == 0x52:  # REDUCE
-                args = pop()
-                function = pop()
-                stack.append(self.call(function, args))
-            elif op == 0x85:  # TUPLE1
-                stack.append((pop(),))
-            elif op == 0x86:  # TUPLE2
-                top(2)
-                stack[-2:] = [(stack[-2], stack[-1])]
-            elif op == 0x87:  # TUPLE3
-                top(3)
-                stack[-3:] = [(stack[-3], stack[-2], stack[-1])]
-            elif op == 0x4A:  # BININT
-                stack.append(unpack("<i", data, at)[0])
-                at += 4
-            elif op == 0x4D:  # BININT2
-                stack.append(unpack("<H", data, at)[0])
-                at += 2
-            elif op == 0x89:  # NEWFALSE
-                stack.append(False)
-            elif op == 0x88:  # NEWTRUE
-                stack.append(True)
-            elif op == 0x4E:  # NONE
-                stack.append(None)
-            elif op == 0x29:  # EMPTY_TUPLE
-                stack.append(())
-            elif op == 0x7D:  # EMPTY_DICT
-                stack.append({})
-            elif op == 0x5D:  # EMPTY_LIST
-                stack.append([])
-            elif op == 0x8F:  # EMPTY_SET
-                stack.append(set())
-            elif op == 0x75:  # SETITEMS
-                items = pop_mark()
-                self._set_items(top(), items, "SETITEMS")
-            elif op == 0x73:  # SETITEM
-                value, key = pop(), pop()
-                self._set_items(top(), (key, value), "SETITEM")
-            elif op == 0x61:  # APPEND
-                item = pop()
-                if type(top()) is not list:
-                    raise Refused(f"Can only append to lists, but got {type(stack[-1])}")
-                stack[-1].append(item)
-            elif op == 0x65:  # APPENDS
-                items = pop_mark()
-                if type(top()) is not list:
-                    raise Refused(f"Can only extend lists, but got {type(stack[-1])}")
-                stack[-1].extend(items)
-            elif op == _GLOBAL:
-                start, at = at, data.find(b"\n", data.find(b"\n", at) + 1) + 1
-                found = names.get(data[start:at])
-                if found is None:
-                    module, name, at = _global(data, start)
-                    found = names[data[start:at]] = self._find(module, name)
-                stack.append(found)
-            elif op == 0x47:  # BINFLOAT
-                stack.append(unpack(">d", data, at)[0])
-                at += 8
-            elif op == 0x8A:  # LONG1
-                n = data[at] if at < end else 0
-                at += 1
-                stack.append(from_bytes(data[at : at + n], "little", signed=True))
-                at += n
-            elif op == 0x55:  # SHORT_BINSTRING
-                n = data[at] if at < end else 0
-                at += 1
-                text = data[at : at + n]
-                stack.append(text if self._encoding == "bytes" else text.decode(self._encoding, "strict"))
-                at += n
-            elif op == 0x62:  # BUILD
-                state = pop()
-                self._build(self, top(), state)
-            elif op == 0x81:  # NEWOBJ
-                args = pop()
-                kind = pop()
-                stack.append(self._new(kind, args))
-            elif op == 0x80:  # PROTO
-                protocol = data[at] if at < end else 0
-                at += 1
-                if self._protocol > 2:
-                    if protocol > self._protocol:
-                        raise pickle.UnpicklingError(f"unsupported pickle protocol: {protocol}")
-                elif protocol != 2:
-                    warnings.warn(
-                        f"Detected pickle protocol {protocol} in the checkpoint, which was not the default pickle "
-                        "protocol used by `torch.load` (2). The weights_only Unpickler might not support all "
-                        "instructions implemented by this protocol, please file an issue for adding support if you "
-                        "encounter this.",
-                        stacklevel=5,
-                    )
-            elif op == _STOP:
-                if at > end:
-                    raise EOFError("Ran out of input")
-                return pop()
-            elif self._protocol == 2:
-                raise Refused(f"Unsupported operand {op}")
-            elif op == 0x94:  # MEMOIZE
-                memo[len(memo)] = top()
-            elif op == 0x8C or op == 0x8D:  # SHORT_BINUNICODE, BINUNICODE8
-                width = 1 if op == 0x8C else 8
-                n = from_bytes(data[at : at + width], "little")
-                at += width
-                stack.append(str(data[at : at + n], "utf-8", "surrogatepass"))
-                at += n
-            elif op == 0x93:  # STACK_GLOBAL
-                name, module = pop(), pop()
-                if type(name) is not str or type(module) is not str:
-                    raise pickle.UnpicklingError("STACK_GLOBAL requires str")
-                stack.append(self._find(module, f"{module}.{name}"))
-            elif op == 0x95:  # FRAME
-                at += 8
-            elif op == 0x43 or op == 0x42 or op == 0x8E:  # SHORT_BINBYTES, BINBYTES, BINBYTES8
-                width = {0x43: 1, 0x42: 4, 0x8E: 8}[op]
-                n = from_bytes(data[at : at + width], "little")
-                at += width
-                stack.append(bytes(data[at : at + n]))
-                at += n
-            elif op == 0x90:  # ADDITEMS
-                items = pop_mark()
-                if type(top()) is not set:
-                    raise Refused(f"Can only add to sets, but got {type(stack[-1])}")
-                for item in items:
-                    self.budget.key(stack[-1], item)
-                    stack[-1].add(item)
-            else:
-                raise Refused(f"Unsupported operand {op}")
+            argument, at = _OPCODES[op][0](data, at + 1)
+        except struct.error:
+            break
+        if op == pickle.GLOBAL[0]:
+            names[_file_name(argument)[1]] = None
+    raise EOFError("Ran out of input")

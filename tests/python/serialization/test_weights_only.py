@@ -80,7 +80,7 @@ def test_hostile_pickles_end_as_in_pytorch(bounded):
     assert set(ENDS) - {"made with"} == set(CASES)
     wrong = {}
     for name, data in CASES.items():
-        state, start = shared_state(), time.monotonic()
+        state, start = shared_state(), time.process_time()
         end, want = hostile.ending(torch, data), ENDS[name]
         if name == "rebuild nine dimensions" and end == ["RuntimeError"]:
             # A build with at most eight dimensions refuses the file.
@@ -88,7 +88,7 @@ def test_hostile_pickles_end_as_in_pytorch(bounded):
         elif end != want:
             wrong[name] = end, want
         assert shared_state() == state, name
-        assert time.monotonic() - start < 10, name
+        assert time.process_time() - start < 10, name
     assert wrong == {}
 
 
@@ -398,10 +398,10 @@ def keys():
 
 @pytest.mark.parametrize("form", keys())
 def test_keys_cannot_take_all_time(form):
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(pickle.UnpicklingError, match="nested too deeply|too much work for its size"):
         load(keys()[form])
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_calls_cannot_take_all_memory():
@@ -447,10 +447,10 @@ def test_arguments_that_hold_one_another_cannot_take_all_time(kind, levels, boun
         "storage size": hostile.group(hostile.text("storage"), float_storage, hostile.text("0"), cpu, bomb) + b"Q",
     }
     for name, case in cases.items():
-        start = time.monotonic()
+        start = time.process_time()
         with pytest.raises(pickle.UnpicklingError) as error:
             load(made + case)
-        assert time.monotonic() - start < 5 and len(str(error.value)) < 10_000, name
+        assert time.process_time() - start < 5 and len(str(error.value)) < 10_000, name
 
 
 def test_arguments_that_hold_one_another_in_a_circle_are_refused():
