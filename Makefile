@@ -5,7 +5,7 @@
 #   make check    formatting, lints, dependencies, spelling, links, documentation; ONLY="ruff links" for some
 #   make quick    after a change: the tests that look at it, in three minutes where the last build is there
 #   make python-site  for changes of Python alone: the package in target/test-site, with the extension of WHEEL=file.whl
-#   make generated  the type stubs, docs/ops.md and docs/nodes.md, from the rows and rules of ops
+#   make generated  the type stubs, docs/nodes.md and the list of ops (target/ops.md), from the rows and rules of ops
 #   make bench    Rust benchmarks
 #   make wheel    the wheel, in dist/
 #   make release-check  source distribution and wheel, in dist/, checked and tried in a new environment
@@ -64,6 +64,7 @@ quick: $(VENV)/.tools
 	$(PY) tests/quick.py
 
 generated:
+	@mkdir -p target
 	TORCHTPU_UPDATE=1 cargo test --workspace --features pytpu/extension-module --test ops generated
 
 bench: $(VENV)/.installed
@@ -100,6 +101,7 @@ develop: $(VENV)/.installed
 
 # The reference imports the package under test, so that `make test` and `make docs` build once.
 docs: $(TEST_SITE)/.installed $(VENV)/.docs
+	TORCHTPU_UPDATE=1 cargo test --workspace --features pytpu/extension-module --test ops the_list_of_ops
 	PYTHONPATH=$(CURDIR)/$(TEST_SITE) $(PY) -m sphinx -W --keep-going -q -d target/doctrees docs target/site
 	cargo doc --workspace --no-deps --exclude pytpu
 	rm -rf target/site/rust && cp -r target/doc target/site/rust

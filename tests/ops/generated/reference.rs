@@ -1,4 +1,5 @@
-//! `docs/ops.md`, the list of all ops, written from the rows. Dtypes and gradients are found by calls of the samples.
+//! `target/ops.md`, the list of all ops, written from the rows for the page `docs/ops.md`. Dtypes and gradients are found
+//! by calls of the samples.
 
 use super::compare;
 use crate::samples::*;
@@ -6,24 +7,6 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use torchtpu::schema::{Row, Schema, Scope, Ty};
 use torchtpu::{DType, Tensor, ops};
-
-const HEAD: &str = "\
-# Ops
-
-Every op of the op table, by family. `make generated` writes this page from the rows of the table, in
-`tensor/src/ops`; a test fails when the page is stale.
-
-* *Signatures* are the schemas of the overloads, with the names of Python.
-* *Forms*: `name_` writes the result into its first argument. `out=` is a tensor, or a tuple of tensors, to write the
-  result to.
-* *Dtypes* are those of tensor arguments with which a sample of the op runs on `cpu`: *floating-point* is `float16`,
-  `bfloat16`, `float32` and `float64`, *complex* is `complex64` and `complex128`, *integers* are `uint8`, `int8`,
-  `int16`, `int32` and `int64`.
-* *Devices*: tests compare every op on `tpu` with the same op on `cpu`, unless its results are random. On `meta` an op
-  gives sizes and dtype only.
-* *Differentiable*: whether a result has a gradient, for floating-point arguments. Tests compare the gradients with
-  differences.
-";
 
 const GROUPS: [(&str, &[DType]); 4] = [
     ("floating-point", &[DType::F16, DType::BF16, DType::F32, DType::F64]),
@@ -165,8 +148,12 @@ fn wrapped(text: &str) -> String {
     lines
 }
 
+/// Nothing is compared, since the list is not kept.
 #[test]
-fn the_list_of_ops_follows_the_rows() {
+fn the_list_of_ops_is_written() {
+    if std::env::var_os("TORCHTPU_UPDATE").is_none() {
+        return;
+    }
     let mut families: Vec<(&str, Vec<&str>)> = Vec::new();
     let mut rows: BTreeMap<&str, Vec<(&Row, Schema)>> = BTreeMap::new();
     for family in ops::FAMILIES {
@@ -182,7 +169,7 @@ fn the_list_of_ops_follows_the_rows() {
             rows.entry(row.name()).or_default().push((row, schema));
         }
     }
-    let mut text = HEAD.to_string();
+    let mut text = String::new();
     for (family, names) in &families {
         text.push_str(&format!("\n## {family}\n"));
         for name in names {
@@ -231,5 +218,5 @@ fn the_list_of_ops_follows_the_rows() {
             }
         }
     }
-    compare("docs/ops.md", |_| text.clone());
+    compare("target/ops.md", |_| text.clone());
 }
