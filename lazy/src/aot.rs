@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 use torchtpu_pjrt::{CompileOptions, DeviceDescription, Estimate, OptionValue, Plugin, Topology, find_libtpu};
-use torchtpu_stablehlo::Platform;
+use torchtpu_stablehlo::Profile;
 use torchtpu_tensor::{Error, Result};
 
 /// A machine to compile for.
@@ -202,7 +202,7 @@ impl Compiler {
             num_partitions: partitions,
             use_spmd_partitioning: partitions > 1,
             use_shardy_partitioner: partitions > 1,
-            env_overrides: options::of_accelerators()
+            env_overrides: options::of_profile(&Profile::TPU)
                 .into_iter()
                 .chain(target.options.iter().map(|(k, v)| (k.clone(), option_value(v))))
                 .collect(),
@@ -388,7 +388,8 @@ impl Compiler {
                 // A device looks up a program by the text that it would compile itself.
                 Ok(bytes) => {
                     let num_replicas = *ranks as i64;
-                    let env_overrides = options::of_accelerators().into_iter().chain(own.iter().cloned()).collect();
+                    let env_overrides =
+                        options::of_profile(&Profile::TPU).into_iter().chain(own.iter().cloned()).collect();
                     let asked = CompileOptions { num_replicas, env_overrides, ..CompileOptions::default() };
                     executables.push((bundle::key(&asked, text), bytes));
                 }
@@ -496,7 +497,7 @@ pub fn compile(stablehlo: &str, topology: &str) -> Result<Report> {
 /// # Errors
 /// `Value` if the value is computed already.
 pub fn text_of_value(handle: u64) -> Result<String> {
-    crate::engine().dump(handle, Platform::Any)
+    crate::engine().dump(handle, &Profile::TPU)
 }
 
 /// As [`text_of_value`], for several values that were recorded since the last cut: one program computes them all.
@@ -504,7 +505,7 @@ pub fn text_of_value(handle: u64) -> Result<String> {
 /// # Errors
 /// `Value` if the values are not of one segment.
 pub fn text_of_values(handles: &[u64]) -> Result<String> {
-    crate::engine().dump_all(handles, Platform::Any)
+    crate::engine().dump_all(handles, &Profile::TPU)
 }
 
 /// Compile the program that would compute a recorded value for another machine, with the lowerings of that machine. See

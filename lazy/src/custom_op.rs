@@ -90,7 +90,7 @@ impl CustomOp {
         }
         let is_on_cpu = match op::same_device(x)? {
             place if place.in_memory() => true,
-            place if place.is_tpu() => crate::platform()? == "cpu",
+            place if place.is_tpu() => crate::profile()?.runs_on_host,
             _ => false,
         };
         match &self.on_cpu {

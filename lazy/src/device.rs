@@ -3,7 +3,7 @@
 use crate::disk::{self, DiskCache};
 use crate::failure::Failure;
 use crate::form::Form;
-use crate::mode;
+use crate::{mode, xla_cpu};
 use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -12,7 +12,7 @@ use torchtpu_pjrt::{
     Client, Code as PluginErrorCode, CompileOptions, Error as PluginError, Executable, KeyValueStore, OptionValue,
     Plugin, PluginKind,
 };
-use torchtpu_stablehlo::Platform;
+use torchtpu_stablehlo::Profile;
 use torchtpu_tensor::{Error, Result};
 
 /// The plugin and the client behind `tpu`.
@@ -24,8 +24,8 @@ pub(crate) struct Device {
     /// Overrides for the compiler. An override that the compiler does not know is removed after its error.
     overrides: Mutex<Vec<(String, OptionValue)>>,
     pub(crate) dump_folder: Option<PathBuf>,
-    /// The platform whose lowerings programs get.
-    pub(crate) platform: Platform,
+    /// The capabilities of the platform. Programs get the lowerings that fit them.
+    pub(crate) profile: Profile,
     /// The processes that have made the client together. Without them, programs have no collectives of the compiler.
     pub(crate) processes: Option<Processes>,
 }
@@ -204,7 +204,7 @@ pub(crate) fn host() -> Result<&'static Device> {
     if let Some(chosen) = CHOSEN.get() {
         return Ok(chosen);
     }
-    if let Some(device) = loaded().filter(|d| d.client.platform_name().eq_ignore_ascii_case("cpu")) {
+    if let Some(device) = loaded().filter(|d| d.profile.runs_on_host) {
         return Ok(CHOSEN.get_or_init(|| device));
     }
     let plugin = Plugin::find(Some("cpu")).map_err(|e| unavailable("XLA:CPU", &e))?;
@@ -252,10 +252,13 @@ fn load() -> Result<&'static Device> {
 /// The variable for tests that makes XLA:CPU compile the lowerings for accelerators, if it is `accelerator`.
 const LOWERINGS: &str = "TORCHTPU_LOWERINGS";
 
-/// Return the platform whose lowerings the client's programs get.
-fn platform(client: &Client, is_cpu: bool) -> Platform {
-    let as_elsewhere = std::env::var(LOWERINGS).is_ok_and(|v| v.trim() == "accelerator");
-    if is_cpu && !as_elsewhere { Platform::Cpu { kernels: crate::kernels::register(client) } } else { Platform::Any }
+/// Return the capabilities of the client's platform.
+fn profile(client: &Client) -> Profile {
+    let rehearses = std::env::var(LOWERINGS).is_ok_and(|v| v.trim() == "accelerator");
+    match Profile::of(client.platform_name()) {
+        host if host.runs_on_host && rehearses => Profile::REHEARSAL,
+        of => Profile { calls_kernels: of.calls_kernels && xla_cpu::kernels::register(client), ..of },
+    }
 }
 
 /// Return the error of each use of the device in a forked child.
@@ -278,16 +281,7 @@ pub(crate) fn bundle_environment(platform: &str, (major, minor): (i32, i32), kin
 impl Device {
     fn new(client: Arc<Client>, disk: Option<DiskCache>, processes: Option<Processes>) -> Device {
         torchtpu_pjrt::watch_forks();
-        let mut overrides: Vec<(String, OptionValue)> = Vec::new();
-        let is_cpu = client.platform_name().eq_ignore_ascii_case("cpu");
-        if is_cpu {
-            // Fast min and max lose NaN.
-            overrides.push(("xla_cpu_enable_fast_min_max".into(), OptionValue::Bool(false)));
-        }
-        let platform = platform(&client, is_cpu);
-        if platform == Platform::Any {
-            overrides.extend(crate::options::of_accelerators());
-        }
+        let profile = profile(&client);
         let (major, minor) = client.plugin().api_version();
         let environment = format!(
             "torchtpu {}\n{} {}\nC API {major}.{minor}\n{:?}\n{}\n{}\n",
@@ -296,17 +290,17 @@ impl Device {
             client.platform_version(),
             client.plugin().attributes(),
             client.default_device().kind(),
-            if is_cpu { disk::processor() } else { String::new() },
+            if profile.runs_on_host { disk::processor() } else { String::new() },
         );
-        if is_cpu {
-            crate::collectives::register(&client);
+        if profile.runs_on_host {
+            xla_cpu::collectives::register(&client);
         }
         Device {
             disk,
             environment,
-            overrides: Mutex::new(overrides),
+            overrides: Mutex::new(crate::options::of_profile(&profile)),
             dump_folder: std::env::var_os("TORCHTPU_DUMP_DIR").filter(|v| !v.is_empty()).map(PathBuf::from),
-            platform,
+            profile,
             processes,
             client,
         }
@@ -378,8 +372,8 @@ impl Device {
     /// # Errors
     /// If other processes take part in its collectives, and have no devices of this client.
     pub(crate) fn ranks(&self, form: &Form) -> std::result::Result<Vec<usize>, Failure> {
-        let Some(processes) = self.processes.as_ref().filter(|_| !self.platform.is_cpu()) else {
-            if form.replicas() == 1 || self.platform.is_cpu() {
+        let Some(processes) = self.processes.as_ref().filter(|_| !self.profile.calls_collectives) else {
+            if form.replicas() == 1 || self.profile.calls_collectives {
                 return Ok(Vec::new());
             }
             let name = self.client.platform_name();
@@ -400,7 +394,7 @@ impl Device {
 
     /// Return the environment in the header of bundles of this device, in lines. See [`bundle_environment`].
     pub(crate) fn bundle_environment(&self) -> String {
-        if self.client.platform_name().eq_ignore_ascii_case("cpu") {
+        if self.profile.runs_on_host {
             return self.environment.clone();
         }
         let plugin = self.client.plugin();
@@ -409,9 +403,7 @@ impl Device {
 
     /// Return the name of the device behind `tpu`.
     pub(crate) fn name(&self) -> String {
-        let platform = self.client.platform_name();
-        let kind = self.client.default_device().kind();
-        let what = if platform.eq_ignore_ascii_case("cpu") { "XLA:CPU" } else { kind };
+        let what = if self.profile.runs_on_host { self.profile.name } else { self.client.default_device().kind() };
         let plugin = self.client.plugin();
         let file = plugin.path().file_stem().map(|f| f.to_string_lossy().into_owned()).unwrap_or_default();
         let (major, minor) = plugin.api_version();

@@ -1,8 +1,8 @@
 //! The reason that a value cannot be computed.
 
 use crate::check::Wrong;
-use crate::collectives;
 use crate::form::Form;
+use crate::xla_cpu::collectives;
 use std::sync::Arc;
 use torchtpu_pjrt::Code;
 use torchtpu_tensor::{Error, ErrorKind};

@@ -138,7 +138,7 @@ pub(crate) struct Form {
     pub(crate) numbers: [u32; DTYPES],
     /// Values that leave the segment, ascending.
     pub(crate) outputs: Vec<u32>,
-    /// Whether large results are computed into memory of the [pool](crate::pool).
+    /// Whether large results are computed into memory of the [pool](crate::xla_cpu::pool).
     pub(crate) is_pooled: bool,
     /// The number of the compiler's [options](crate::options).
     pub(crate) options: u32,
@@ -374,8 +374,8 @@ impl Form {
         }
         pairs
     }
-    /// Return the positions in `outputs` of the results that take memory from the [pool](crate::pool): large results
-    /// that take the memory of no argument.
+    /// Return the positions in `outputs` of the results that take memory from the [pool](crate::xla_cpu::pool): large
+    /// results that take the memory of no argument.
     pub(crate) fn pooled(&self, outputs: &[u32], overwritten: &[(usize, usize)]) -> Vec<usize> {
         let is_new = |position: &usize| overwritten.iter().all(|p| p.1 != *position);
         let is_large = |position: &usize| is_large(&self.values[outputs[*position] as usize]);
@@ -502,7 +502,7 @@ impl Form {
 /// Smaller results are not pooled: the allocator keeps the pages of small pieces.
 const MIN_POOLED_BYTES: usize = 64 << 10;
 
-/// Return whether the [pool](crate::pool) takes the memory of a value of this type.
+/// Return whether the [pool](crate::xla_cpu::pool) takes the memory of a value of this type.
 pub(crate) fn is_large(meta: &Meta) -> bool {
     meta.bytes().is_some_and(|b| b >= MIN_POOLED_BYTES)
 }

@@ -70,8 +70,6 @@ mod families;
 mod forbidden;
 mod form;
 mod growing;
-mod interpret;
-mod kernels;
 mod lower;
 mod metrics;
 mod mode;
@@ -79,22 +77,22 @@ pub mod mosaic;
 mod options;
 mod pieces;
 pub mod plan;
-mod pool;
 mod precision;
 pub mod recorded;
 mod repeat;
 mod slot;
 mod types;
+mod xla_cpu;
 
 pub use custom_op::CustomOp;
 pub use cut::CutReason;
 pub use device::Job;
 pub use event::Event;
 pub use explain::Explanation;
-pub use interpret::Interpret;
 pub use metrics::Metrics;
 pub use mode::EagerMode;
 pub use pieces::Divide;
+pub use xla_cpu::interpret::Interpret;
 
 /// Return the executable in the bytes of a disk cache file, if the file is intact and has this key. For tests that
 /// damage files.
@@ -108,8 +106,8 @@ use std::sync::OnceLock;
 pub use torchtpu_pjrt::{
     Code as PluginErrorCode, Error as PluginError, KeyValueStore, OptionValue, PluginKind, on_libtpu_loaded,
 };
-use torchtpu_stablehlo::Platform;
 pub use torchtpu_stablehlo::Precision;
+use torchtpu_stablehlo::Profile;
 use torchtpu_tensor::{Meta, Result};
 
 static ENGINE: OnceLock<Engine> = OnceLock::new();
@@ -139,7 +137,7 @@ pub fn set_eager_mode(mode: EagerMode) {
     engine().cut_all(CutReason::Explicit);
     mode::set(mode);
     if mode != EagerMode::Fused {
-        pool::shared().clear();
+        xla_cpu::pool::shared().clear();
     }
 }
 
@@ -367,7 +365,7 @@ pub fn clear_cache() {
 
 /// Return pooled memory to the system. Only Fused mode pools memory, and only on XLA:CPU.
 pub fn empty_cache() {
-    pool::shared().clear();
+    xla_cpu::pool::shared().clear();
 }
 
 /// Keep only these bits of the hashes that find executables, to provoke collisions. For tests.
@@ -414,6 +412,17 @@ pub fn platform() -> Result<String> {
     match plan::is_active() {
         true => Ok("tpu".to_string()),
         false => Ok(device::get()?.client.platform_name().to_ascii_lowercase()),
+    }
+}
+
+/// Return the capabilities of the platform that programs are made for.
+///
+/// # Errors
+/// When no plugin can be loaded.
+pub(crate) fn profile() -> Result<&'static Profile> {
+    match plan::is_active() {
+        true => Ok(&Profile::TPU),
+        false => Ok(&device::get()?.profile),
     }
 }
 
@@ -536,6 +545,5 @@ pub fn dump_graph(handle: u64) -> Result<String> {
 /// # Errors
 /// `Value` if the value is computed already.
 pub fn dump_stablehlo(handle: u64) -> Result<String> {
-    let platform = if plan::is_active() { Platform::Any } else { device::get()?.platform };
-    engine().dump(handle, platform)
+    engine().dump(handle, profile()?)
 }

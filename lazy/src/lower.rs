@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::form::{DTYPES, Form, Input, Source};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use torchtpu_stablehlo::{Func, Platform, Type, Value, Window};
+use torchtpu_stablehlo::{Func, Profile, Type, Value, Window};
 use torchtpu_tensor::op::{Layout, Prim};
 use torchtpu_tensor::{DType, Dims, ErrorKind, Meta, meta::element_type};
 
@@ -14,7 +14,7 @@ pub(crate) struct Module {
     pub(crate) pooled: Vec<Meta>,
     /// Number of products that ask the compiler for the precision of their op.
     pub(crate) precise_products: usize,
-    /// Whether its last argument and its last result are tokens: see [`crate::collectives`].
+    /// Whether its last argument and its last result are tokens: see [`crate::xla_cpu::collectives`].
     pub(crate) is_chained: bool,
 }
 
@@ -24,16 +24,15 @@ pub(crate) struct Module {
 /// # Errors
 /// If an op's lowering breaks a rule of StableHLO or disagrees with the op's shape rule. This is a bug of that op,
 /// which the error names.
-pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform, ranks: &[usize]) -> Result<Module, Failure> {
-    let mut f = Func::for_platform(platform);
+pub(crate) fn module(form: &Form, outputs: &[u32], profile: &Profile, ranks: &[usize]) -> Result<Module, Failure> {
+    let mut f = Func::with_profile(profile);
     f.set_ranks(ranks.to_vec());
     let args: Vec<Value> = form.args.iter().map(|a| f.arg(a.meta.ty())).collect();
     let overwritten = form.overwritten(outputs);
     for &(argument, output) in &overwritten {
         f.alias_output(argument, output);
     }
-    let calls_kernels = platform == Platform::Cpu { kernels: true };
-    let late_readers = if calls_kernels { form.late_readers(outputs, &overwritten) } else { Vec::new() };
+    let late_readers = if profile.calls_kernels { form.late_readers(outputs, &overwritten) } else { Vec::new() };
     let mut is_call = vec![false; form.nodes.len()];
     let mut numbers: [Numbers; DTYPES] = [const { Numbers { vector: None, taken: Vec::new() } }; DTYPES];
     for (i, &n) in form.numbers.iter().enumerate() {
@@ -50,7 +49,7 @@ pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform, ranks: &[
         f.alias_output(argument, position);
         pooled.push(meta);
     }
-    let is_chained = platform.is_cpu() && form.has_effects();
+    let is_chained = profile.calls_collectives && form.has_effects();
     if is_chained {
         let token = f.arg(Type::new(&[], element_type(DType::I32)));
         f.set_token(token);
@@ -93,7 +92,7 @@ pub(crate) fn module(form: &Form, outputs: &[u32], platform: Platform, ranks: &[
             }
             *slot = Some(value);
         }
-        if calls_kernels
+        if profile.calls_kernels
             && offsets.is_empty()
             && let Some(y) = &values[form.values_of(i).start]
         {

@@ -7,16 +7,14 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use torchtpu_pjrt::OptionValue;
+use torchtpu_stablehlo::Profile;
 
 /// Names and values, in the order of the names.
 pub(crate) type List = Arc<[(String, OptionValue)]>;
 
-/// The options of all programs with the lowerings of accelerators, before those of the program.
-///
-/// A `bfloat16` product that a `float32` op reads is rounded first, as PyTorch rounds it. The compiler may leave such
-/// roundings out otherwise.
-pub(crate) fn of_accelerators() -> Vec<(String, OptionValue)> {
-    vec![("xla_allow_excess_precision".to_string(), OptionValue::Bool(false))]
+/// The options of all programs for a platform, before those of the program.
+pub(crate) fn of_profile(profile: &Profile) -> Vec<(String, OptionValue)> {
+    profile.options.iter().map(|&(name, value)| (name.to_string(), OptionValue::Bool(value))).collect()
 }
 
 /// The list with number `i + 1`. Number 0 is the empty list.

@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
-use torchtpu_stablehlo::Precision;
+use torchtpu_stablehlo::{Precision, Profile};
 
 static SETTING: AtomicU8 = AtomicU8::new(Precision::Highest as u8);
 /// Whether the program chose a precision. Then it gets no hint.
@@ -42,8 +42,8 @@ pub(crate) fn set(precision: Precision) {
 }
 
 /// The hint about the first `float32` product on a TPU, for a program that never chose a precision.
-fn notice(platform: &str, precision: Precision, is_chosen: bool) -> Option<&'static str> {
-    let is_told = platform.eq_ignore_ascii_case("tpu") && precision == Precision::Highest && !is_chosen;
+fn notice(profile: &Profile, precision: Precision, is_chosen: bool) -> Option<&'static str> {
+    let is_told = profile.hints_at_precision && precision == Precision::Highest && !is_chosen;
     is_told.then_some(
         "torchtpu: products of float32 matrices take six passes on this TPU, since get_float32_matmul_precision() is \
          \"highest\". set_float32_matmul_precision(\"high\") takes three, \"medium\" one; either call ends \
@@ -52,8 +52,8 @@ fn notice(platform: &str, precision: Precision, is_chosen: bool) -> Option<&'sta
 }
 
 /// Says on stderr, once, that products are slow and how to make them fast.
-pub(crate) fn notify(platform: &str, precision: Precision) {
-    if let Some(text) = notice(platform, precision, IS_CHOSEN.load(Relaxed))
+pub(crate) fn notify(profile: &Profile, precision: Precision) {
+    if let Some(text) = notice(profile, precision, IS_CHOSEN.load(Relaxed))
         && !IS_NOTIFIED.swap(true, Relaxed)
     {
         eprintln!("{text}");
@@ -66,10 +66,10 @@ mod tests {
 
     #[test]
     fn only_tpu_programs_without_a_choice_get_the_hint() {
-        assert!(notice("tpu", Precision::Highest, false).unwrap().contains("six passes"));
-        assert_eq!(notice("tpu", Precision::Highest, true), None);
-        assert_eq!(notice("tpu", Precision::High, false), None);
-        assert_eq!(notice("cpu", Precision::Highest, false), None);
-        assert_eq!(notice("cuda", Precision::Highest, false), None);
+        assert!(notice(&Profile::TPU, Precision::Highest, false).unwrap().contains("six passes"));
+        assert_eq!(notice(&Profile::TPU, Precision::Highest, true), None);
+        assert_eq!(notice(&Profile::TPU, Precision::High, false), None);
+        assert_eq!(notice(&Profile::XLA_CPU, Precision::Highest, false), None);
+        assert_eq!(notice(&Profile::GPU, Precision::Highest, false), None);
     }
 }

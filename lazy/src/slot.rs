@@ -2,7 +2,8 @@
 
 use crate::check::Check;
 use crate::failure::Failure;
-use crate::{device, metrics, pool, types};
+use crate::xla_cpu::pool;
+use crate::{device, metrics, types};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use torchtpu_pjrt::{Buffer, HostView};

@@ -1,14 +1,14 @@
 //! The spelling of collectives for compilers.
 
-use torchtpu_stablehlo::{Func, Platform, Type};
+use torchtpu_stablehlo::{Func, Profile, Type};
 use torchtpu_tensor::comm::Group;
 use torchtpu_tensor::op::Prim;
 use torchtpu_tensor::ops::collective::{Collective, Kind, Reduction};
 use torchtpu_tensor::{DType, Device, Meta, meta::element_type};
 
 /// Return the program of some collectives, one after the other.
-fn text(platform: Platform, partition: &[Vec<usize>], dtype: DType, kinds: &[Kind]) -> String {
-    let mut f = Func::for_platform(platform);
+fn text(profile: &Profile, partition: &[Vec<usize>], dtype: DType, kinds: &[Kind]) -> String {
+    let mut f = Func::with_profile(profile);
     let mut x = f.arg(Type::new(&[4, 2], element_type(dtype)));
     let ticket = f.arg(Type::new(&[], element_type(DType::I64)));
     for kind in kinds {
@@ -25,8 +25,6 @@ fn text(platform: Platform, partition: &[Vec<usize>], dtype: DType, kinds: &[Kin
     f.finish("collectives", &[x])
 }
 
-const CPU: Platform = Platform::Cpu { kernels: true };
-
 fn pairs() -> Vec<Vec<usize>> {
     vec![vec![0, 2], vec![1, 3]]
 }
@@ -34,7 +32,7 @@ fn pairs() -> Vec<Vec<usize>> {
 #[test]
 fn xla_cpu_calls_are_chained_and_have_effects() {
     let kinds = [Kind::AllReduce(Reduction::Sum), Kind::AllGather, Kind::Broadcast { from: 1 }];
-    let text = text(CPU, &pairs(), DType::F32, &kinds);
+    let text = text(&Profile::XLA_CPU, &pairs(), DType::F32, &kinds);
     let calls: Vec<&str> = text.lines().filter(|l| l.contains("custom_call")).collect();
     assert_eq!(calls.len(), 3);
     for (call, words) in calls.iter().zip([
@@ -54,7 +52,10 @@ fn xla_cpu_calls_are_chained_and_have_effects() {
 #[test]
 fn groups_of_one_partition_have_one_program() {
     let kinds = [Kind::AllReduce(Reduction::Max)];
-    assert_eq!(text(CPU, &pairs(), DType::F32, &kinds), text(CPU, &[vec![5, 7]], DType::F32, &kinds));
+    assert_eq!(
+        text(&Profile::XLA_CPU, &pairs(), DType::F32, &kinds),
+        text(&Profile::XLA_CPU, &[vec![5, 7]], DType::F32, &kinds)
+    );
     let [first, second] = [1, 2].map(|number| Group::new(number, pairs()));
     assert_eq!(first, second);
     assert_ne!(first, Group::new(1, vec![vec![0, 1], vec![2, 3]]));
@@ -62,9 +63,9 @@ fn groups_of_one_partition_have_one_program() {
 
 #[test]
 fn groups_of_one_rank_need_no_collective() {
-    for platform in [CPU, Platform::Any] {
+    for profile in [&Profile::XLA_CPU, &Profile::UNKNOWN] {
         let kinds = [Kind::AllReduce(Reduction::Sum), Kind::AllGather, Kind::ReduceScatter(Reduction::Sum)];
-        let text = text(platform, &[vec![0]], DType::F32, &kinds);
+        let text = text(profile, &[vec![0]], DType::F32, &kinds);
         assert!(text.contains("return %a0"), "{text}");
     }
 }
@@ -72,7 +73,7 @@ fn groups_of_one_rank_need_no_collective() {
 #[test]
 fn accelerators_get_collectives_of_stablehlo() {
     let groups = "replica_groups = dense<[[0, 2], [1, 3]]> : tensor<2x2xi64>";
-    let one = |kind: Kind| text(Platform::Any, &pairs(), DType::BF16, &[kind]);
+    let one = |kind: Kind| text(&Profile::UNKNOWN, &pairs(), DType::BF16, &[kind]);
     for (kind, words) in [
         (Kind::AllReduce(Reduction::Sum), "\"stablehlo.all_reduce\"(%a0)"),
         (Kind::AllReduce(Reduction::Min), "= stablehlo.minimum"),
@@ -91,7 +92,7 @@ fn accelerators_get_collectives_of_stablehlo() {
 
 #[test]
 fn broadcasts_add_bits_to_zeros() {
-    let one = |dtype| text(Platform::Any, &pairs(), dtype, &[Kind::Broadcast { from: 1 }]);
+    let one = |dtype| text(&Profile::UNKNOWN, &pairs(), dtype, &[Kind::Broadcast { from: 1 }]);
     let text = one(DType::F32);
     // The sources are global ranks 2 and 3.
     assert!(text.contains("dense<2> : tensor<ui32>") && text.contains("dense<3> : tensor<ui32>"), "{text}");

@@ -1,13 +1,13 @@
 //! `cat` and `stack` of many operands, as a compiler sees them.
 
-use torchtpu_stablehlo::{ElementType, Func, Platform, Type, Value};
+use torchtpu_stablehlo::{ElementType, Func, Profile, Type, Value};
 use torchtpu_tensor::op::Prim;
 use torchtpu_tensor::ops::concat::{Cat, Stack};
 use torchtpu_tensor::{DType, Device, Meta};
 
 /// The program that joins `given` arguments and then `computed` sums of them, all of sizes `(2, 3)`.
 fn program(op: Prim, given: usize, computed: usize, y: &[usize]) -> String {
-    let mut f = Func::for_platform(Platform::Cpu { kernels: true });
+    let mut f = Func::with_profile(&Profile::XLA_CPU);
     let args: Vec<Value> = (0..given.max(1)).map(|_| f.arg(Type::new(&[2, 3], ElementType::F32))).collect();
     let mut x: Vec<Value> = args[..given].to_vec();
     x.extend((0..computed).map(|i| f.binary("stablehlo.add", &args[0], &args[i % args.len()])));

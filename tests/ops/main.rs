@@ -7,6 +7,7 @@ mod devices;
 mod generated;
 mod gradients;
 mod narrow;
+mod profiles;
 mod samples;
 mod shard;
 mod sharded;

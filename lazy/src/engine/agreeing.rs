@@ -132,7 +132,7 @@ impl Engine {
     /// Launch no more programs with collectives, because other ranks may have launched one that this rank has not. On
     /// XLA:CPU, collectives are matched by their numbers in the group.
     fn note_out_of_step(&self, device: &Device, failure: &Failure) {
-        if device.processes.is_some() && !device.platform.is_cpu() {
+        if device.processes.is_some() && !device.profile.calls_collectives {
             self.out_of_step.get_or_init(|| {
                 let text = format!(
                     "this process launches no more collectives on device tpu, because its programs may differ from \

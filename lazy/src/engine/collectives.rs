@@ -1,9 +1,10 @@
 //! Segments with collectives: when they are launched, and which turns they have.
 
 use super::{Body, Engine, Recording, Segment};
-use crate::collectives::{Chain, Turn, is_device_running, poll_until};
+use crate::collectives::{Turn, is_device_running, poll_until};
 use crate::cut::CutReason;
 use crate::form::Source;
+use crate::xla_cpu::collectives::Chain;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Once;
 use std::sync::atomic::AtomicBool;

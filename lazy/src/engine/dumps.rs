@@ -5,7 +5,7 @@ use crate::form::Form;
 use crate::{Argument, Exported, lower, precision};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use torchtpu_stablehlo::Platform;
+use torchtpu_stablehlo::Profile;
 use torchtpu_tensor::{DType, Device, Error, Meta, Result};
 
 impl Engine {
@@ -17,20 +17,20 @@ impl Engine {
     }
 
     /// Return the module that would compute a pending value.
-    pub(crate) fn dump(&self, handle: u64, platform: Platform) -> Result<String> {
+    pub(crate) fn dump(&self, handle: u64, profile: &Profile) -> Result<String> {
         let (mut form, value) = self.pending(handle)?;
         self.state_precision(&mut form);
-        lower::module(&form, &[value], platform, &[]).map(|m| m.text).map_err(|f| f.error())
+        lower::module(&form, &[value], profile, &[]).map(|m| m.text).map_err(|f| f.error())
     }
 
     /// Return the module that would compute several pending values of one segment.
-    pub(crate) fn dump_all(&self, handles: &[u64], platform: Platform) -> Result<String> {
+    pub(crate) fn dump_all(&self, handles: &[u64], profile: &Profile) -> Result<String> {
         let mut r = self.recording.lock();
         let (stream, values) = r.pending_together(handles)?;
         let mut form = r.streams[stream as usize].body.form.clone();
         drop(r);
         self.state_precision(&mut form);
-        lower::module(&form, &values, platform, &[]).map(|m| m.text).map_err(|f| f.error())
+        lower::module(&form, &values, profile, &[]).map(|m| m.text).map_err(|f| f.error())
     }
 
     /// See [`crate::export`].
@@ -54,7 +54,7 @@ impl Engine {
         let results = values.iter().map(|v| ascending.binary_search(v).unwrap_or_default()).collect();
         let part = body.of_part(part, |_| None);
         drop(r);
-        let text = lower::module(&part.form, &part.form.outputs, Platform::Any, &[]).map_err(|f| f.error())?.text;
+        let text = lower::module(&part.form, &part.form.outputs, &Profile::UNKNOWN, &[]).map_err(|f| f.error())?.text;
         let mut arguments = Vec::with_capacity(part.slots.len() + 1);
         for slot in &part.slots {
             if let Some(i) = slots.iter().position(|s| Arc::ptr_eq(s, slot)) {

@@ -1,4 +1,4 @@
-//! Execution of a segment op by op: see [`crate::interpret`].
+//! Execution of a segment op by op: see [`crate::xla_cpu::interpret`].
 
 use super::{Body, Engine, Outputs};
 use crate::cut::CutReason;

@@ -18,7 +18,9 @@ use crate::metrics::{COUNTERS, count};
 use crate::mode::EagerMode;
 use crate::pieces::Plan;
 use crate::slot::Slot;
-use crate::{bundle, device, explain, forbidden, form, growing, mode, options, pieces, plan, pool, precision, types};
+use crate::{
+    bundle, device, explain, forbidden, form, growing, mode, options, pieces, plan, precision, types, xla_cpu,
+};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::sync::atomic::AtomicBool;
@@ -64,7 +66,7 @@ impl Engine {
             }
         }
         if segment.body.has_effects
-            && collectives::has_failed()
+            && xla_cpu::collectives::has_failed()
             && let Some(pieces) = bisect::apart_from_lost(&segment.body)
         {
             self.await_stream(segment.stream);
@@ -322,7 +324,7 @@ impl Engine {
             Arc::new(f.note(format!("in a segment of {} ops: {}", compiled.form.nodes.len(), compiled.summary)))
         };
         let numbers = upload_numbers(device, compiled, &body.numbers)?;
-        let pooled = pool::shared().take(device, &compiled.pooled).map_err(failed)?;
+        let pooled = xla_cpu::pool::shared().take(device, &compiled.pooled).map_err(failed)?;
         let token = if compiled.is_chained { Some(self.chain.token(&device.client).map_err(failed)?) } else { None };
         let mut args: SmallVec<[&Buffer; 32]> = SmallVec::new();
         for slot in &body.slots {
@@ -339,7 +341,7 @@ impl Engine {
         if compiled.is_chained
             && let Some(token) = buffers.pop()
         {
-            collectives::watch(&token, body.tickets());
+            xla_cpu::collectives::watch(&token, body.tickets());
             if debug {
                 token.await_ready().map_err(failed)?;
             }
@@ -416,11 +418,11 @@ impl Engine {
             Arc::new(f.note(format!("while compiling a segment of {} ops: {}", form.nodes.len(), form.summary())))
         };
         let Module { text, pooled, precise_products, is_chained } =
-            lower::module(form, &form.outputs, device.platform, &ranks).map_err(place)?;
+            lower::module(form, &form.outputs, &device.profile, &ranks).map_err(place)?;
         if precise_products > 0 {
             let highest = form.nodes.iter().any(|n| n.precision == Precision::Highest);
             let precision = if highest { Precision::Highest } else { precision::get() };
-            precision::notify(device.client.platform_name(), precision);
+            precision::notify(&device.profile, precision);
         }
         if let Some(folder) = &device.dump_folder {
             let name = format!("{:06}-{hash:016x}.mlir", self.dumped.fetch_add(1, Relaxed));

@@ -25,19 +25,20 @@ pub(crate) use tpu::Tpu;
 
 use crate::cache::ProcessCache;
 use crate::check::Check;
-use crate::collectives::{Chain, Turn, await_buffer, is_device_running, poll_until};
+use crate::collectives::{Turn, await_buffer, is_device_running, poll_until};
 use crate::cut::CutReason;
 use crate::device::{self, Device};
 use crate::failure::Failure;
 use crate::families::Families;
 use crate::form::{DTYPES, Form, Input, MAX_ITEMS};
 use crate::growing::Growing;
-use crate::interpret::{Interpret, Interpreter};
 use crate::metrics::{self, COUNTERS, count};
 use crate::pieces::{Divide, Pieces};
-use crate::pool;
 use crate::repeat::{Early, Repeat};
 use crate::slot::Slot;
+use crate::xla_cpu::collectives::Chain;
+use crate::xla_cpu::interpret::{Interpret, Interpreter};
+use crate::xla_cpu::pool;
 use crate::{bundle, lower, options, plan};
 use checks::Dependences;
 use parking_lot::Mutex;
@@ -51,13 +52,14 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use steps::Step;
 use torchtpu_pjrt::{Buffer, Event};
+use torchtpu_stablehlo::Profile;
 use torchtpu_tensor::comm::Cut;
 use torchtpu_tensor::{ErrorKind, Result, site};
 
 /// On XLA:CPU, whose compiler takes longer per op beyond about this many.
 pub(crate) const DEFAULT_MAX_NODES: usize = 1500;
-/// On accelerators, where a training step should be one program.
-const ACCELERATOR_MAX_NODES: usize = 1 << 15;
+/// Where a training step should be one program.
+const STEP_MAX_NODES: usize = 1 << 15;
 /// For a device that does not report how much memory it has.
 const DEFAULT_MAX_PENDING_BYTES: usize = 2 << 30;
 /// On XLA:CPU a segment ends when its values in use take more than this many of [`MANY_BYTES`], and more than this many
@@ -250,13 +252,13 @@ pub(crate) struct Engine {
     /// Why ranks may have launched different programs. Later programs with collectives have this failure.
     out_of_step: OnceLock<Arc<Failure>>,
     peers: collectives::Peers,
-    /// Whether ranks agree about programs with collectives before they launch them: on accelerators.
+    /// Whether ranks agree about programs with collectives before they launch them.
     agrees: AtomicBool,
     /// Whether segments of Fused mode take memory from the pool.
     pools: AtomicBool,
-    /// Whether programs state the precision of products: on all devices except XLA:CPU.
+    /// Whether programs state the precision of products.
     multiplies_in_passes: AtomicBool,
-    /// Whether the cut at the end of a training step waits for the next op: on accelerators.
+    /// Whether the cut at the end of a training step waits for the next op.
     cuts_steps_lazily: AtomicBool,
     /// Bits of a segment's hash that the cache uses. Tests of collisions use fewer.
     hash_mask: AtomicU64,
@@ -555,25 +557,26 @@ impl Engine {
     /// Call this before the first op is recorded, so that all segments are cut by the same rules.
     pub(crate) fn configure(&self) {
         let requested = self.requested.lock();
-        let (is_cpu, memory, makes_buffers) = match (plan::active(), device::loaded()) {
-            (Some(plan), _) => (false, Some(plan.memory_bytes()), false),
-            (None, Some(d)) => (d.platform.is_cpu(), d.memory_bytes(), d.client.makes_uninitialized_buffers()),
+        let (profile, memory, makes_buffers) = match (plan::active(), device::loaded()) {
+            (Some(plan), _) => (&Profile::TPU, Some(plan.memory_bytes()), false),
+            (None, Some(d)) => (&d.profile, d.memory_bytes(), d.client.makes_uninitialized_buffers()),
             // Before a device is loaded, record as for XLA:CPU.
-            (None, None) => (true, None, false),
+            (None, None) => (&Profile::XLA_CPU, None, false),
         };
-        let max_nodes = if is_cpu { DEFAULT_MAX_NODES } else { ACCELERATOR_MAX_NODES };
-        let pending_bytes = memory.filter(|_| !is_cpu).map_or(DEFAULT_MAX_PENDING_BYTES, |n| n as usize);
-        let many_bytes = if is_cpu && requested.pending_bytes.is_none() { MANY_BYTES } else { usize::MAX };
+        let max_nodes = if profile.compiles_whole_steps { STEP_MAX_NODES } else { DEFAULT_MAX_NODES };
+        let memory = memory.filter(|_| profile.compiles_whole_steps);
+        let pending_bytes = memory.map_or(DEFAULT_MAX_PENDING_BYTES, |n| n as usize);
+        let many_bytes = if profile.pools && requested.pending_bytes.is_none() { MANY_BYTES } else { usize::MAX };
         self.max_nodes.store(requested.max_nodes.unwrap_or(max_nodes).clamp(1, MAX_ITEMS / 64), Relaxed);
         self.max_pending_bytes.store(requested.pending_bytes.unwrap_or(pending_bytes), Relaxed);
         self.many_bytes.store(many_bytes, Relaxed);
         self.early_ops.store(requested.early_ops.unwrap_or(usize::MAX), Relaxed);
-        self.multiplies_in_passes.store(!is_cpu, Relaxed);
-        self.cuts_steps_lazily.store(!is_cpu, Relaxed);
-        self.agrees.store(requested.agreement || !is_cpu, Relaxed);
-        site::set_on(!is_cpu);
-        self.interpreter.set_possible(is_cpu);
-        self.pools.store(is_cpu && makes_buffers, Relaxed);
+        self.multiplies_in_passes.store(profile.multiplies_in_passes, Relaxed);
+        self.cuts_steps_lazily.store(profile.compiles_whole_steps, Relaxed);
+        self.agrees.store(requested.agreement || !profile.calls_collectives, Relaxed);
+        site::set_on(profile.records_lines);
+        self.interpreter.set_possible(profile.interprets);
+        self.pools.store(profile.pools && makes_buffers, Relaxed);
     }
 
     pub(crate) fn set_interpret(&self, wanted: Interpret) {
@@ -596,7 +599,7 @@ impl Engine {
         let mut executables = Vec::new();
         for c in self.cache.recent(usize::MAX) {
             let ranks = device.ranks(&c.form).map_err(|f| f.error())?;
-            let lowered = lower::module(&c.form, &c.form.outputs, device.platform, &ranks);
+            let lowered = lower::module(&c.form, &c.form.outputs, &device.profile, &ranks);
             let text = lowered.map_err(|f| f.error())?.text;
             let options = options::list(c.form.options);
             let key = bundle::key(&device.options(&options, &ranks), &text);

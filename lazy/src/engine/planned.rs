@@ -8,7 +8,7 @@ use crate::metrics::{COUNTERS, count};
 use crate::plan::Plan;
 use crate::{growing, lower};
 use std::sync::Arc;
-use torchtpu_stablehlo::Platform;
+use torchtpu_stablehlo::Profile;
 
 impl Engine {
     /// Compile a segment for the machines of the plan, if it is new, and give its results their shapes.
@@ -36,7 +36,7 @@ impl Engine {
         }
         let (hash, form) = (body.hash, &body.form);
         let argument_bytes = body.slots.iter().map(|s| s.meta.bytes().unwrap_or(0)).sum();
-        let lowered = || lower::module(form, &form.outputs, Platform::Any, &[]).map(|m| m.text).map_err(|f| f.error());
+        let lowered = || lower::module(form, &form.outputs, &Profile::TPU, &[]).map(|m| m.text).map_err(|f| f.error());
         let result = plan
             .launch(hash, form, segment.reason, argument_bytes, lowered)
             .map_err(|e| Arc::new(Failure::new(e.kind(), e.message())));

@@ -10,7 +10,7 @@ use crate::slot::Slot;
 use crate::{custom, device, mode, plan, types};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use torchtpu_stablehlo::Platform;
+use torchtpu_stablehlo::Profile;
 use torchtpu_tensor::backend::{Backend, DeferredError, Operand, Representation};
 use torchtpu_tensor::host::HostValue;
 use torchtpu_tensor::op::Prim;
@@ -199,10 +199,10 @@ impl Representation for Tpu {
             .map_err(|e| Failure::device("copying to device tpu", &e).error())?;
         count(&COUNTERS.uploads, 1);
         count(&COUNTERS.upload_bytes, bytes.len() as u64);
-        let host = (device.platform == Platform::Any && bytes.len() <= KEPT_BYTES && is_index(meta.dtype))
+        let host = (!device.profile.shares_memory && bytes.len() <= KEPT_BYTES && is_index(meta.dtype))
             .then(|| HostValue::shared(meta, Arc::new(bytes.to_vec())).ok())
             .flatten();
-        let state = State::Held(Arc::new(Slot::uploaded(*meta, buffer, host, device.platform.is_cpu())));
+        let state = State::Held(Arc::new(Slot::uploaded(*meta, buffer, host, device.profile.shares_memory)));
         Ok(crate::engine().recording.lock().new_entry(state).1)
     }
 
@@ -220,12 +220,10 @@ impl Backend for Tpu {
         crate::engine().step_errors()
     }
 
-    fn calls_kernels(&self) -> bool {
-        !plan::is_active() && device::get().is_ok_and(|d| d.platform == Platform::Cpu { kernels: true })
-    }
-
-    fn is_accelerator(&self) -> bool {
-        plan::is_active() || device::get().is_ok_and(|d| d.platform == Platform::Any)
+    fn profile(&self) -> &'static Profile {
+        // Recording fails without a device, in whatever form an op is recorded.
+        const ABSENT: Profile = Profile { calls_kernels: false, ..Profile::XLA_CPU };
+        crate::profile().unwrap_or(&ABSENT)
     }
 
     fn is_planned(&self) -> bool {

@@ -10,6 +10,7 @@ use crate::{DType, Device, DeviceKind, Error, Meta, Place, Rep, Result, Tensor};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
+use torchtpu_stablehlo::Profile;
 
 /// An input of a recorded op.
 pub enum Operand<'a> {
@@ -163,14 +164,8 @@ pub trait Representation: Sync + Send {
 
 /// The representation of dense tensors on `tpu`, and its compiler.
 pub trait Backend: Representation {
-    /// Whether its programs may call the kernels of device `cpu` ([`crate::lower::kernel_call`]).
-    fn calls_kernels(&self) -> bool {
-        false
-    }
-    /// Whether its programs are compiled for an accelerator instead of XLA:CPU.
-    fn is_accelerator(&self) -> bool {
-        false
-    }
+    /// Return the capabilities of the platform that its programs are compiled for.
+    fn profile(&self) -> &'static Profile;
     /// Whether ops are recorded and compiled, and never run.
     fn is_planned(&self) -> bool {
         false
@@ -392,10 +387,13 @@ pub fn get() -> Result<&'static dyn Backend> {
     }
 }
 
-/// Whether programs of dense tensors at `place` are compiled for an accelerator. Ops whose form on accelerators is
-/// another one call this when they are recorded.
-pub(crate) fn is_accelerator(place: Place) -> bool {
-    place.is_tpu() && get().is_ok_and(|b| b.is_accelerator())
+/// Return the capabilities of the platform that computes dense tensors at `place`. Kernels of device `cpu` have those
+/// of XLA:CPU. Ops whose form depends on them call this when they are recorded.
+pub(crate) fn profile(place: Place) -> &'static Profile {
+    match place.is_tpu() {
+        true => get().map_or(&Profile::XLA_CPU, |b| b.profile()),
+        false => &Profile::XLA_CPU,
+    }
 }
 
 /// Copy a tensor to the host. Also return the backend if it made the values up, because its device is planned.

@@ -62,7 +62,7 @@ impl<'a> Div for Lowered<'a> {
     type Output = Lowered<'a>;
     fn div(self, other: Lowered<'a>) -> Lowered<'a> {
         let y = self.with("stablehlo.divide", &other);
-        if !self.f.borrow().platform().is_cpu() {
+        if self.f.borrow().profile().fuses_divisions {
             return y;
         }
         // XLA:CPU ends a fusion at a division with several uses, and writes its result to memory. Here the division has

@@ -17,7 +17,7 @@ use crate::op::{Func, Value};
 use crate::ops::conv::{ConvSpec, spread};
 use crate::{Dims, Meta};
 use torchtpu_kernels::{View, ViewMut, conv as kernels};
-use torchtpu_stablehlo::{ConvDims, ElementType};
+use torchtpu_stablehlo::{ConvDims, ElementType, Profile};
 
 /// The number of elements of a weight below which moving it is faster than setting up a product of matrices.
 const LARGE_WEIGHT: usize = 1 << 17;
@@ -86,17 +86,13 @@ pub(crate) fn convolution(f: &mut Func, x: &Value, w: &Value, spec: &ConvSpec, y
         return ConvCall(*spec).call_kernel(f, [x, w], &[*y]).remove(0);
     }
     let y = &y.dims;
-    if !f.platform().is_cpu() {
+    let positions = y[0] * y[2..].iter().product::<usize>();
+    if !as_matrices(f.profile(), spec, x, &x.shape()[2..], &w.shape()[2..], w.shape(), positions) {
         return plain(f, x, w, spec);
     }
     let w = turned(f, w, spec);
-    let spec = ConvSpec { reverse: false, ..*spec };
-    let positions = y[0] * y[2..].iter().product::<usize>();
-    if !as_matrices(&spec, x, &x.shape()[2..], &w.shape()[2..], w.shape(), positions) {
-        return plain(f, x, &w, &spec);
-    }
     let (o, row) = (w.shape()[0], w.shape()[1..].iter().product());
-    let windows = unfold(f, x, &spec, &w.shape()[2..], &y[2..]);
+    let windows = unfold(f, x, spec, &w.shape()[2..], &y[2..]);
     let w = f.reshape(&w, &[o, row]);
     let z = dot(f, &w, &windows, 1, 0);
     let z = f.reshape(&z, &exchanged(y));
@@ -110,12 +106,10 @@ pub(crate) fn input_grad(f: &mut Func, g: &Value, w: &Value, of: &ConvSpec, x: &
     }
     let x = &x.dims;
     let (s, k) = (of.spatial, w.shape()[2..].to_vec());
-    if f.platform().is_cpu() {
-        let positions = g.shape()[0] * g.shape()[2..].iter().product::<usize>();
-        if as_matrices(of, g, &g.shape()[2..], &k, w.shape(), positions) {
-            let w = turned(f, w, of);
-            return fold(f, g, &w, of, x);
-        }
+    let positions = g.shape()[0] * g.shape()[2..].iter().product::<usize>();
+    if as_matrices(f.profile(), of, g, &g.shape()[2..], &k, w.shape(), positions) {
+        let w = turned(f, w, of);
+        return fold(f, g, &w, of, x);
     }
     // The kernels of each group, with inputs and outputs exchanged.
     let (og, cg) = (w.shape()[0] / of.groups, w.shape()[1]);
@@ -134,8 +128,6 @@ pub(crate) fn input_grad(f: &mut Func, g: &Value, w: &Value, of: &ConvSpec, x: &
         spec.pad[d] = (low, reach - 1 + kernel - taken - low);
         (spec.stride[d], spec.x_dilation[d]) = (of.x_dilation[d], of.stride[d]);
     }
-    let w = if f.platform().is_cpu() { turned(f, &w, &spec) } else { w };
-    spec.reverse &= !f.platform().is_cpu();
     plain(f, g, &w, &spec)
 }
 
@@ -147,14 +139,14 @@ pub(crate) fn weight_grad(f: &mut Func, x: &Value, g: &Value, of: &ConvSpec, w: 
     let w = &w.dims;
     let (s, xs, gs) = (of.spatial, x.shape().to_vec(), g.shape().to_vec());
     let positions = gs[0] * gs[2..].iter().product::<usize>();
-    let y = if f.platform().is_cpu() && as_matrices(of, x, &xs[2..], &gs[2..], w, positions) {
+    let y = if as_matrices(f.profile(), of, x, &xs[2..], &gs[2..], w, positions) {
         let windows = unfold(f, x, of, &w[2..], &gs[2..]);
         let last: Vec<usize> = [0].into_iter().chain(2..2 + s).chain([1]).collect();
         let g = f.transpose(g, &last);
         let g = f.reshape(&g, &[positions, gs[1]]);
         let y = dot(f, &g, &windows, 0, 1);
         f.reshape(&y, w)
-    } else if of.groups > 1 && !f.platform().is_cpu() {
+    } else if of.groups > 1 && f.profile().groups_batches {
         grouped_weight_grad(f, x, g, of, w)
     } else {
         // Exchange batch and channels, so that the sum over the batch becomes a sum over channels.
@@ -212,15 +204,27 @@ fn conv_dims(s: &ConvSpec) -> ConvDims {
 
 /// `stablehlo.convolution`.
 fn plain(f: &mut Func, x: &Value, w: &Value, s: &ConvSpec) -> Value {
-    f.convolution(x, w, &conv_dims(s))
+    if f.profile().reverses_windows {
+        return f.convolution(x, w, &conv_dims(s));
+    }
+    let w = turned(f, w, s);
+    f.convolution(x, &w, &conv_dims(&ConvSpec { reverse: false, ..*s }))
 }
 
-/// Whether XLA:CPU should get products of matrices: it has no fast path for a convolution of `x` (spatial sizes
-/// `input`) with a kernel of sizes `kernel`, or the weight is large and used at few positions.
-fn as_matrices(s: &ConvSpec, x: &Value, input: &[usize], kernel: &[usize], w: &[usize], positions: usize) -> bool {
+/// Whether the compiler should get products of matrices: XLA:CPU has no fast path for a convolution of `x` (spatial
+/// sizes `input`) with a kernel of sizes `kernel`, or the weight is large and used at few positions.
+fn as_matrices(
+    profile: &Profile,
+    s: &ConvSpec,
+    x: &Value,
+    input: &[usize],
+    kernel: &[usize],
+    w: &[usize],
+    positions: usize,
+) -> bool {
     let weights: usize = w.iter().product();
     let unfolded = weights / w[0].max(1) * positions;
-    if s.groups != 1 || unfolded > MAX_UNFOLDED || weights == 0 || positions == 0 {
+    if !profile.unfolds_windows || s.groups != 1 || unfolded > MAX_UNFOLDED || weights == 0 || positions == 0 {
         return false;
     }
     let fast = matches!(x.element(), ElementType::F16 | ElementType::BF16 | ElementType::F32)

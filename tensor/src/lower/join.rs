@@ -5,7 +5,6 @@ use crate::lower::fields::fields;
 use crate::lower::kernel_call::{Array, KernelCall, misfit};
 use crate::op::{Func, Value, Values};
 use torchtpu_kernels::{View, ViewMut};
-use torchtpu_stablehlo::Platform;
 
 /// Joins `count` operands of `rows` rows side by side, row after row.
 #[derive(Debug)]
@@ -48,7 +47,7 @@ pub(crate) type JoinFew<'a> = dyn Fn(&mut Func, &[Value]) -> Value + 'a;
 /// Lower `cat` or `stack` of many operands to a call. The operands have the same leading sizes, whose product is
 /// `rows`. Return `None` if the compiler joins them.
 pub(crate) fn lower_join(f: &mut Func, x: &[Value], rows: usize, y: &[Meta], few: Option<&JoinFew>) -> Option<Values> {
-    if x.len() <= MANY || f.platform() != (Platform::Cpu { kernels: true }) {
+    if x.len() <= MANY || !f.profile().calls_kernels {
         return None;
     }
     let Some(few) = few else {

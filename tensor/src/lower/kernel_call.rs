@@ -16,28 +16,21 @@ use std::fmt;
 pub use torchtpu_kernels::threads::Lender;
 use torchtpu_kernels::threads::with_threads_of;
 use torchtpu_kernels::{KernelError, View, ViewMut, memory};
-use torchtpu_stablehlo::{ElementType, Platform};
+use torchtpu_stablehlo::ElementType;
 
 /// The function that programs call.
 pub const TARGET: &str = "torchtpu.kernel";
 
-/// The number of multiplications, or of elements read, below which a call costs more than it saves.
-const LEAST_WORK: usize = 1 << 14;
-
-/// Whether the program may call kernels, and a call is worth its cost for so much `work` on such elements.
+/// Whether the program should call a kernel for so much `work` on such elements.
 pub(crate) fn is_profitable(f: &Func, e: ElementType, work: usize) -> bool {
     let known = matches!(e, ElementType::F16 | ElementType::BF16 | ElementType::F32 | ElementType::F64);
-    f.platform() == Platform::Cpu { kernels: true } && known && is_worth_it(work)
+    known && f.profile().calls_kernel_for(work)
 }
 
-/// Whether the device behind `tpu` calls kernels, and a call is worth its cost for so much work. An op calls this when
-/// it is recorded and would otherwise be expanded.
+/// Whether programs of the device behind `tpu` should call a kernel for so much work. An op calls this when it is
+/// recorded and would otherwise be expanded.
 pub(crate) fn is_called(work: usize) -> bool {
-    is_worth_it(work) && backend::get().is_ok_and(|b| b.calls_kernels())
-}
-
-fn is_worth_it(work: usize) -> bool {
-    work >= LEAST_WORK
+    backend::get().is_ok_and(|b| b.profile().calls_kernel_for(work))
 }
 
 /// An array in row-major order.

@@ -102,10 +102,10 @@ pub(crate) fn in_double(f: &mut Func, x: &Value, function: fn(&mut Func, &Value)
     narrowed(f, &y, e)
 }
 
-/// `kind(a, b)` for XLA:CPU, if a spelling is faster than the op of that name.
+/// `kind(a, b)` where a spelling is faster than the op of that name.
 pub(crate) fn binary(kind: BinaryKind, f: &mut Func, a: &Value, b: &Value) -> Option<Value> {
     let e = a.element();
-    if !f.platform().is_cpu() || !is_single(e) || kind != BinaryKind::Atan2 {
+    if !f.profile().spells_atan2 || !is_single(e) || kind != BinaryKind::Atan2 {
         return None;
     }
     let (a, b) = (f.convert(a, ElementType::F64), f.convert(b, ElementType::F64));
@@ -144,7 +144,7 @@ pub(crate) fn log1p(f: &mut Func, x: &Value) -> Value {
 /// The function of `x`, of any floating dtype or complex.
 pub(crate) fn trig(kind: Trig, f: &mut Func, x: &Value) -> Value {
     let e = x.element();
-    if !f.platform().is_cpu() || !is_single(e) {
+    if !f.profile().spells_functions || !is_single(e) {
         let name = match kind {
             Trig::Sin => "stablehlo.sine",
             Trig::Cos => "stablehlo.cosine",

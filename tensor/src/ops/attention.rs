@@ -2,7 +2,7 @@
 
 use crate::axes::{Axes, Combine, last};
 use crate::graph::may_need_grad;
-use crate::lower::attention as accelerator;
+use crate::lower::attention as lowered;
 use crate::lower::fields::fields;
 use crate::lower::kernel_call::{self, KernelCall, Operand};
 use crate::op::{
@@ -17,7 +17,6 @@ use crate::{DType, Dims, Error, Meta, Result, Scalar, Tensor, backend, dispatch,
 use smallvec::smallvec;
 use torchtpu_kernels::attention as kernels;
 use torchtpu_kernels::{View, ViewMut};
-use torchtpu_stablehlo::Platform;
 
 /// `softmax(scale * q k^T + mask) v`, one head at a time.
 ///
@@ -46,7 +45,7 @@ pub struct Attention {
     pub mask: bool,
     /// Whether rows come before heads, the layout that a linear layer writes and the next one reads.
     pub rows_first: bool,
-    /// Whether the gradient gets the output. On accelerators this saves a pass over all scores.
+    /// Whether the gradient gets the output. In the lowering this saves a pass over all scores.
     pub keeps_output: bool,
 }
 
@@ -128,7 +127,7 @@ impl Attention {
     /// an accelerator. Otherwise the composition is compiled.
     fn is_one_op(&self, q: &Tensor, k: &Tensor) -> bool {
         let work = q.numel() * self.heads_first(k.dims())[2];
-        if backend::is_accelerator(q.place()) { work > 0 } else { kernel_call::is_called(work) }
+        kernel_call::is_called(work) || work > 0 && backend::profile(q.place()).lowers_attention
     }
     /// Whether several query heads share a head of keys.
     fn is_grouped(&self, q: &[usize], k: &[usize]) -> bool {
@@ -220,10 +219,11 @@ impl Fused for Attention {
         kernels::attention(&x[0].view(), &x[1].view(), &x[2].view(), &o.spec(mask), &mut out, &mut lse);
         Ok(())
     });
-    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| match f.platform() {
-        Platform::Cpu { kernels: true } if !o.is_grouped(x[0].shape(), x[1].shape()) => o.call_kernel(f, x, y),
-        _ => accelerator::attention(o, f, x, y),
-    });
+    const LOWER: Option<LowerFn<Self>> =
+        Some(|o, f, x, y| match f.profile().calls_kernels && !o.is_grouped(x[0].shape(), x[1].shape()) {
+            true => o.call_kernel(f, x, y),
+            false => lowered::attention(o, f, x, y),
+        });
     const VJP: Option<VjpFn<Self>> = Some(|o, s, g| {
         let mut x = vec![g, s.x(0), s.x(1), s.x(2), s.y(1)];
         if o.keeps_output {
@@ -322,11 +322,12 @@ impl Fused for AttentionBackward {
         );
         Ok(())
     });
-    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| match f.platform() {
-        Platform::Cpu { kernels: true } if !o.of.keeps_output && !o.of.is_grouped(x[1].shape(), x[2].shape()) => {
-            o.call_kernel(f, x, y)
+    const LOWER: Option<LowerFn<Self>> = Some(|o, f, x, y| {
+        let has_kernel = !o.of.keeps_output && !o.of.is_grouped(x[1].shape(), x[2].shape());
+        match f.profile().calls_kernels && has_kernel {
+            true => o.call_kernel(f, x, y),
+            false => lowered::attention_backward(&o.of, f, x, y),
         }
-        _ => accelerator::attention_backward(&o.of, f, x, y),
     });
     fn infer(&self, x: &[&Tensor]) -> Result<Meta> {
         Ok(*x[1].meta())
@@ -427,12 +428,12 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
             q.dtype().c_name()
         )));
     }
-    let on_accelerator = backend::is_accelerator(q.place());
+    let is_lowered = backend::profile(q.place()).lowers_attention;
     let mask_is_trained = a.mask.is_some_and(|m| state::grad_enabled() && m.requires_grad());
     let is_composed = a.dropout > 0.0 || mask_is_trained;
     // Keep query heads that share a head of keys together if the op reads keys once for all of them. The kernel of the
     // gradient does not.
-    let reads_groups = on_accelerator || q.place().in_memory() && !may_need_grad(&[q, k, v]);
+    let reads_groups = is_lowered || q.place().in_memory() && !may_need_grad(&[q, k, v]);
     let is_grouped = a.enable_gqa && reads_groups && !is_composed && are_groups(q, k, v);
     let (k, v) = match a.enable_gqa && !is_grouped {
         true => (repeat_heads(q, k)?, repeat_heads(q, v)?),
@@ -465,7 +466,7 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
         is_causal: a.is_causal,
         mask: a.mask.is_some(),
         rows_first: false,
-        keeps_output: on_accelerator,
+        keeps_output: is_lowered,
     };
     if is_composed {
         let own: Dims = scores[usize::from(is_three)..].iter().copied().collect();
@@ -473,14 +474,14 @@ pub fn scaled_dot_product_attention(q: &Tensor, k: &Tensor, v: &Tensor, a: &Atte
             Some(m) if m.dims().len() > own.len() => Some(m.expand_dims(&scores)?.reshape_dims(own)?),
             m => m.cloned(),
         };
-        let scores = if on_accelerator {
+        let scores = if is_lowered {
             with_wide_sums(|| op.scores(q, &k, mask.as_ref()))?
         } else {
             let (wq, wk) = (widened(q)?, widened(&k)?);
             with_products_of(q.dtype(), || op.scores(&wq, &wk, mask.as_ref()))?
         };
         let (w, _) = Attention::weights(&scores)?;
-        if on_accelerator {
+        if is_lowered {
             return crate::ops::dropout::dropout(&narrowed(w, q.dtype())?, a.dropout, true)?.matmul(&v);
         }
         let w = crate::ops::dropout::dropout(&w, a.dropout, true)?;
@@ -649,7 +650,7 @@ Row::new(
             is_causal: a.bool(4)?,
             mask: mask.is_some(),
             rows_first: false,
-            keeps_output: backend::is_accelerator(q.place()),
+            keeps_output: backend::profile(q.place()).lowers_attention,
         };
         let mut x = vec![q, k, v];
         x.extend(mask);

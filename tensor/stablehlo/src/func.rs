@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use crate::library::{Library, push_libraries};
 use crate::literal::{push_complex, push_dense, push_f64, push_i64, push_integer};
-use crate::{Direction, ElementType, Type};
+use crate::{Direction, ElementType, Profile, Type};
 
 /// A value of a [`Func`]: an argument or the result of an operation.
 ///
@@ -59,26 +59,6 @@ struct Argument {
     attributes: Vec<(String, String)>,
 }
 
-/// The compiler of a program, for operations whose spellings have one meaning and different speeds.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub enum Platform {
-    /// Any compiler. The program gets the most general spelling.
-    #[default]
-    Any,
-    /// XLA:CPU.
-    Cpu {
-        /// Whether the runtime knows the kernels of this process, so that [`Func::custom_call`] may name them.
-        kernels: bool,
-    },
-}
-
-impl Platform {
-    /// Return whether it is XLA:CPU.
-    pub fn is_cpu(self) -> bool {
-        matches!(self, Platform::Cpu { .. })
-    }
-}
-
 /// Precision of `float32` matrix products on an accelerator whose units multiply `bfloat16`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 #[repr(u8)]
@@ -114,7 +94,7 @@ pub struct Func {
     next: u32,
     /// Constants by their text, so that each is printed only once.
     constants: HashMap<String, Value>,
-    platform: Platform,
+    profile: Profile,
     /// Precision of `float32` products, if it was set.
     precision: Option<Precision>,
     /// Number of products that ask for it.
@@ -160,18 +140,18 @@ impl Func {
         Func::default()
     }
 
-    /// Make a function for one platform's compiler.
-    pub fn for_platform(platform: Platform) -> Func {
-        Func { platform, ..Func::default() }
+    /// Make a function for the compiler of one platform.
+    pub fn with_profile(profile: &Profile) -> Func {
+        Func { profile: *profile, ..Func::default() }
     }
 
-    /// Return the platform that it is for.
-    pub fn platform(&self) -> Platform {
-        self.platform
+    /// Return the capabilities of the platform that it is for.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
     }
 
-    /// Set the precision of later `float32` products on an accelerator. XLA:CPU always multiplies in `float32`, so its
-    /// programs do not set it.
+    /// Set the precision of later `float32` products, if the platform [multiplies in passes](Profile). Others always
+    /// multiply in `float32`, so their programs do not set it.
     pub fn set_precision(&mut self, precision: Precision) {
         self.precision = Some(precision);
     }
@@ -183,7 +163,7 @@ impl Func {
 
     /// Return the default precision of a product of `e`. Products of 16-bit floats never need more passes.
     pub(crate) fn product_precision(&mut self, e: ElementType) -> Option<&'static str> {
-        let asks = matches!(e, ElementType::F32 | ElementType::C64) && !self.platform.is_cpu();
+        let asks = matches!(e, ElementType::F32 | ElementType::C64) && self.profile.multiplies_in_passes;
         let precision = self.precision.filter(|_| asks)?;
         self.precise += 1;
         Some(precision.mlir())

@@ -237,7 +237,7 @@ impl Func {
     /// Join `updates` into `x` where [`Func::take`] with the same `idx` and `dim` reads: its gradient, and `index_add`.
     pub fn put(&mut self, x: &Value, idx: &Value, updates: &Value, dim: usize, kind: ScatterKind) -> Value {
         assert!(dim < x.rank(), "scatter (C21): dimension {dim} is out of range for {}", x.ty());
-        if kind == ScatterKind::Set && idx.ty().numel() == 1 && x.shape()[dim] > 0 && !self.platform().is_cpu() {
+        if kind == ScatterKind::Set && idx.ty().numel() == 1 && x.shape()[dim] > 0 && self.profile().updates_slices {
             // Without this, XLA would read the element, compare, and select it for an index that is out of range. The
             // caller reports such an index by a check. Here it writes to the edge.
             let mut window = x.shape().to_vec();

@@ -82,7 +82,7 @@ impl Func {
             let sum = self.reduce(&wide, kind, dims);
             return self.convert(&sum, e);
         }
-        if kind == ReduceKind::Add && !e.is_integer() && e != ElementType::Pred && self.platform().is_cpu() {
+        if kind == ReduceKind::Add && !e.is_integer() && e != ElementType::Pred && self.profile().sums_in_stages {
             return self.sum_in_stages(x, dims);
         }
         self.reduce_at_once(x, kind, dims)

@@ -3,7 +3,7 @@
 
 use torchtpu_stablehlo::ElementType::*;
 use torchtpu_stablehlo::{
-    ConvDims, Direction, ElementType, FftKind, Func, GatherDims, Platform, Precision, ReduceKind, RngAlgorithm,
+    ConvDims, Direction, ElementType, FftKind, Func, GatherDims, Precision, Profile, ReduceKind, RngAlgorithm,
     ScatterDims, ScatterKind,
 };
 use torchtpu_stablehlo::{Type, Value};
@@ -568,7 +568,7 @@ fn accelerators_are_told_how_precisely_to_multiply() {
 #[test]
 fn xla_cpu_is_told_no_precision() {
     let text = |precision| {
-        let mut f = Func::for_platform(Platform::Cpu { kernels: false });
+        let mut f = Func::with_profile(&Profile::XLA_CPU);
         if let Some(precision) = precision {
             f.set_precision(precision);
         }
@@ -583,9 +583,8 @@ fn xla_cpu_is_told_no_precision() {
 /// XLA:CPU adds up windows of 32 elements along each reduced dimension in a row: one dimension at a time is precise.
 #[test]
 fn xla_cpu_sums_one_dimension_at_a_time() {
-    for (name, platform) in [("sums_for_xla_cpu", Platform::Cpu { kernels: false }), ("sums_elsewhere", Platform::Any)]
-    {
-        let mut f = Func::for_platform(platform);
+    for (name, profile) in [("sums_for_xla_cpu", Profile::XLA_CPU), ("sums_elsewhere", Profile::UNKNOWN)] {
+        let mut f = Func::with_profile(&profile);
         let x = arg(&mut f, &[4, 3, 64, 5, 2], F32);
         let flat = f.reshape(&x, &[4, 3 * 64 * 5, 2]);
         let ints = arg(&mut f, &[64, 64], S32);
@@ -597,5 +596,19 @@ fn xla_cpu_sums_one_dimension_at_a_time() {
             f.reduce(&ints, ReduceKind::Add, &[0, 1]),
         ];
         insta::assert_snapshot!(name, f.finish(name, &outputs));
+    }
+}
+
+#[test]
+fn platforms_are_known_by_the_names_of_plugins() {
+    assert_eq!(Profile::of("CUDA"), Profile::GPU);
+    assert_eq!(Profile::of("tpu"), Profile::TPU);
+    assert_eq!(Profile::of("simulated"), Profile::UNKNOWN);
+    let names: Vec<&str> = Profile::CAPABILITIES.iter().map(|c| c.0).collect();
+    assert!(names.contains(&"calls_kernels"));
+    for (_, field) in Profile::CAPABILITIES {
+        let mut flipped = Profile::XLA_CPU;
+        *field(&mut flipped) ^= true;
+        assert_ne!(flipped, Profile::XLA_CPU);
     }
 }

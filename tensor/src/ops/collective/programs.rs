@@ -1,7 +1,7 @@
 //! Collectives in compiled programs.
 //!
-//! On XLA:CPU a collective is a custom call, which the engine registers as [`TARGET`]. The call runs the collective of
-//! the process group, on XLA's buffers. Other compilers have collectives of their own.
+//! Where the profile `calls_collectives`, a collective is a custom call, which the engine registers as [`TARGET`]. The
+//! call runs the collective of the process group, on XLA's buffers. Other compilers have collectives of their own.
 
 use super::{Collective, Kind, Reduction};
 use crate::comm::{self, Call, Ticket};
@@ -20,7 +20,7 @@ pub(super) fn lower(op: &Collective, f: &mut Func, x: &Value, ticket: &Value, y:
             _ => x.clone(),
         };
     }
-    if f.platform().is_cpu() {
+    if f.profile().calls_collectives {
         // The others read the elements of `x` after they have written to the result.
         let is_combined = matches!(op.kind, Kind::AllReduce(_) | Kind::Reduce { .. } | Kind::Broadcast { .. });
         let in_place = is_combined && f.is_ours(x);

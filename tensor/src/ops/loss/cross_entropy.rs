@@ -122,7 +122,7 @@ struct Lowered {
     counts: torchtpu_stablehlo::Value,
     /// The rows whose target is neither a class nor ignored, without the class dimension.
     wrong: torchtpu_stablehlo::Value,
-    /// On accelerators, the rows that count and whose target is a class, without the class dimension.
+    /// The rows that count and whose target is a class, without the class dimension, unless the compiler `fuses_sums`.
     inside: Option<torchtpu_stablehlo::Value>,
     /// Dimensions of a row's number within the full shape.
     rows: Vec<usize>,
@@ -139,7 +139,7 @@ fn lowered(
     let full = Type::new(x.shape(), e);
     let rows: Vec<usize> = (0..rank).filter(|&i| i != d).collect();
     let classes = x.shape()[d];
-    let is_narrow = !f.platform().is_cpu() && i32::try_from(classes).is_ok();
+    let is_narrow = !f.profile().has_int64 && i32::try_from(classes).is_ok();
     let (class, narrow) = if is_narrow {
         // Accelerators have no 64-bit integers. Targets that are no classes stay out of range.
         let (below, above) = (f.scalar_i64(-1, target.element()), f.scalar_i64(classes as i64, target.element()));
@@ -159,7 +159,7 @@ fn lowered(
     let (below, above) = (f.compare(Direction::Lt, target, &zero), f.compare(Direction::Ge, target, &end));
     let outside = f.binary("stablehlo.or", &below, &above);
     let wrong = f.binary("stablehlo.and", &outside, &counted);
-    let inside = (!f.platform().is_cpu()).then(|| {
+    let inside = (!f.profile().fuses_sums).then(|| {
         let inside = f.unary("stablehlo.not", &outside);
         f.binary("stablehlo.and", &inside, &counted)
     });

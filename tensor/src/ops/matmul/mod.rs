@@ -179,7 +179,7 @@ impl Op for Dot {
             return self.call_kernel(f, [&x[0], &x[1]], y);
         }
         let e = crate::meta::element_type(y[0].dtype);
-        let precision = (self.of_narrow && !f.platform().is_cpu()).then_some("DEFAULT");
+        let precision = (self.of_narrow && f.profile().multiplies_in_passes).then_some("DEFAULT");
         smallvec![f.dot_general(&x[0], &x[1], (&batch, &batch), (&[ca], &[cb]), e, precision)]
     }
     fn vjp(&self, s: &Saved<'_>, g: &Tensor) -> Result<Grads> {

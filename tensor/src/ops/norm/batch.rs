@@ -238,7 +238,7 @@ impl Fused for BatchNorm {
         }
     }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
-        self.train && x[0].numel() > 0 && backend::is_accelerator(x[0].place())
+        self.train && x[0].numel() > 0 && backend::profile(x[0].place()).lowers_batch_norm
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let v = widened(x[0])?;
@@ -346,7 +346,7 @@ impl Fused for BatchNormBackward {
         axes.linear(&[0b1])
     }
     fn is_lowered(&self, x: &[&Tensor]) -> bool {
-        x[1].numel() > 0 && backend::is_accelerator(x[1].place())
+        x[1].numel() > 0 && backend::profile(x[1].place()).lowers_batch_norm
     }
     fn expand(&self, x: &[&Tensor]) -> Result<Outs> {
         let dtype = x[1].dtype();

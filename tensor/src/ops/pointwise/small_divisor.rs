@@ -34,7 +34,7 @@ impl SmallDivisor {
             _ => return None,
         };
         let fits = x.dtype() == DType::I64 && matches!(number, Scalar::Int(1..=0xffff));
-        (fits && backend::is_accelerator(x.place())).then_some(SmallDivisor { remainder })
+        (fits && !backend::profile(x.place()).has_int64).then_some(SmallDivisor { remainder })
     }
     fn kind(self) -> BinaryKind {
         if self.remainder { BinaryKind::Remainder } else { BinaryKind::FloorDivide }

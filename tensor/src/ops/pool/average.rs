@@ -182,13 +182,13 @@ impl Op for AvgPool {
             let zero = f.scalar(0.0, v.element());
             v = f.pad(&v, &zero, &low, &high, &vec![0; rank]);
             let none = vec![(0, 0); rank];
-            let is_cpu = f.platform().is_cpu();
-            if is_cpu && window[lead..] == v.shape()[lead..] {
+            let splits = f.profile().splits_windows;
+            if splits && window[lead..] == v.shape()[lead..] {
                 // A single window is a sum over its dimensions, which is precise.
                 let dims: Vec<usize> = (lead..rank).collect();
                 let sum = f.reduce(&v, ReduceKind::Add, &dims);
                 v = f.reshape(&sum, &y[0].dims);
-            } else if is_cpu && window.iter().product::<usize>() > LARGE_WINDOW {
+            } else if splits && window.iter().product::<usize>() > LARGE_WINDOW {
                 // XLA:CPU adds up a window's elements one after the other: fewer at a time are faster and more precise.
                 for d in lead..rank {
                     let (mut one, mut step) = (ones.clone(), ones.clone());

@@ -321,13 +321,13 @@ impl Op for MaxPoolBackward {
             return smallvec![f.convert(&gx, e)];
         }
         let is_plain = !w.adaptive && w.spec.dilation[..s].iter().all(|&d| d == 1);
-        let on_cpu = f.platform().is_cpu();
-        if on_cpu && is_plain && (0..s).all(|d| w.spec.pad[d] == 0 && w.spec.stride[d] == w.spec.kernel[d]) {
+        let selects = f.profile().selects_and_scatters;
+        if !selects && is_plain && (0..s).all(|d| w.spec.pad[d] == 0 && w.spec.stride[d] == w.spec.kernel[d]) {
             return smallvec![spread_over_windows(f, &w, &x[0], &x[2], dims)];
         }
         // XLA:CPU turns a select-and-scatter into several loops, 5 to 10 times slower than adding at the known
         // positions.
-        if is_plain && !on_cpu {
+        if is_plain && selects {
             let (mut window, mut stride, mut padding) = (vec![1; rank], vec![1; rank], vec![(0, 0); rank]);
             for d in 0..s {
                 (window[lead + d], stride[lead + d]) = (w.spec.kernel[d], w.spec.stride[d]);

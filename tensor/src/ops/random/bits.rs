@@ -16,8 +16,8 @@ use torchtpu_stablehlo::{ElementType, RngAlgorithm, Type};
 ///
 /// Each step of the counter gives 64 bits. Narrow elements use the low half first. The counter wraps.
 ///
-/// Programs for other platforms than XLA:CPU draw other bits: key and counter seed the generator of the device, which
-/// is several times faster than Threefry. The next state is the same on all platforms.
+/// Programs for platforms that have a generator of their own (`generates_bits`) draw other bits: key and counter seed
+/// this generator, which is several times faster than Threefry. The next state is the same on all platforms.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RandomBits {
     /// Sizes of the bits.
@@ -34,7 +34,7 @@ impl RandomBits {
 }
 
 impl RandomBits {
-    /// The spelling for accelerators. `state` is `x` without signs.
+    /// The spelling for platforms with a generator. `state` is `x` without signs.
     fn lower_fastest(&self, f: &mut Func, x: &Value, state: &Value) -> Values {
         // States of two draws differ in a few bits only. Threefry makes independent seeds of them.
         let (_, seed) = f.rng_bit_generator(state, &Type::new(&[2], ElementType::U64), RngAlgorithm::Threefry);
@@ -112,7 +112,7 @@ impl Op for RandomBits {
             return smallvec![x[0].clone(), f.splat(0.0, &y[1].ty())];
         }
         let state = f.bitcast_convert(&x[0], ElementType::U64);
-        if !f.platform().is_cpu() {
+        if f.profile().generates_bits {
             return self.lower_fastest(f, &x[0], &state);
         }
         // Always request 64 bits in each step, because the layout of 32-bit words depends on the shape.

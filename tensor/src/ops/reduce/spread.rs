@@ -56,7 +56,7 @@ impl Fused for Spread {
         let (x, dims) = (&x[0], masked(o.mask, x[0].rank()));
         let rest: Vec<usize> = (0..x.rank()).filter(|d| !dims.contains(d)).collect();
         let e = x.element();
-        let wide = if f.platform().is_cpu() { ElementType::F64 } else { e.widened() };
+        let wide = if f.profile().has_f64 { ElementType::F64 } else { e.widened() };
         let v = f.convert(x, wide);
         let sum = f.reduce(&v, Fold::Add, &dims);
         let shape = Dims::new(x.shape());

@@ -77,7 +77,7 @@ pub(super) fn sign(f: &mut Func, x: &Value) -> Value {
 
 pub(super) fn rsqrt(f: &mut Func, x: &Value) -> Value {
     // XLA:CPU takes ten times longer for `rsqrt`.
-    if f.platform().is_cpu() && matches!(x.element(), ElementType::F32 | ElementType::F64) {
+    if f.profile().spells_rsqrt && matches!(x.element(), ElementType::F32 | ElementType::F64) {
         let (one, root) = (f.splat(1.0, x.ty()), f.unary("stablehlo.sqrt", x));
         return f.binary("stablehlo.divide", &one, &root);
     }

@@ -48,7 +48,7 @@ enum Integers {
 /// The rules of one function. The methods that return `Rules` set its columns.
 struct Rules {
     lower: Lower,
-    /// Another spelling for XLA:CPU, for floats of at most 32 bits.
+    /// Another spelling for floats of at most 32 bits, where the profile `spells_functions`.
     on_cpu: Option<fn(&mut Func, &Value) -> Value>,
     gradient: Gradient,
     /// Whether the gradient formula holds for complex numbers by conjugation.
@@ -75,7 +75,7 @@ impl Rules {
             rounds_once: false,
         }
     }
-    /// Sets the spelling for XLA:CPU, for floats of at most 32 bits.
+    /// Sets the spelling of floats of at most 32 bits where the profile `spells_functions`.
     const fn on_cpu(mut self, spelling: fn(&mut Func, &Value) -> Value) -> Rules {
         self.on_cpu = Some(spelling);
         self
@@ -197,7 +197,7 @@ impl Op for Unary {
 pub(super) fn lower_unary(kind: UnaryKind, f: &mut Func, x: &Value) -> Value {
     let rules = rules(kind);
     match rules.on_cpu {
-        Some(spelling) if f.platform().is_cpu() && math::is_single(x.element()) => spelling(f, x),
+        Some(spelling) if f.profile().spells_functions && math::is_single(x.element()) => spelling(f, x),
         _ => rules.lower.apply(f, x),
     }
 }
