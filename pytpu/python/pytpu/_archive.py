@@ -91,7 +91,7 @@ class ZipWriter:
         self._file.write(struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, *about))
 
 
-def _failed(text):
+def _fail(text):
     return RuntimeError(f"PytorchStreamReader failed {text}")
 
 
@@ -122,14 +122,14 @@ class Archive:
             self.end = start
             infos = self._open(_Part(file, start))
         else:
-            raise _failed(f"reading zip archive: the file has more than {self._MOST} archives.")
+            raise _fail(f"reading zip archive: the file has more than {self._MOST} archives.")
         if not infos or "/" not in infos[0].filename:
             first = infos[0].filename if infos else ""
             raise RuntimeError(f"file in archive is not in a subdirectory: {first}")
         self._root = infos[0].filename.partition("/")[0] + "/"
         self._infos = {i.filename: i for i in infos}
         if len(self._infos) != len(infos):
-            raise _failed("reading zip archive: two files have the same name. The file might be corrupted.")
+            raise _fail("reading zip archive: two files have the same name. The file might be corrupted.")
         size = file.seek(0, os.SEEK_END)
         size = file.tell() if size is None else size
         file.seek(at)
@@ -139,9 +139,7 @@ class Archive:
         try:
             self._zip = zipfile.ZipFile(file)
         except (zipfile.BadZipFile, struct.error, ValueError, OverflowError, NotImplementedError, EOFError) as error:
-            raise _failed(
-                f"reading zip archive: {error or 'not a ZIP archive'}. The file might be corrupted."
-            ) from None
+            raise _fail(f"reading zip archive: {error or 'not a ZIP archive'}. The file might be corrupted.") from None
         return self._zip.infolist()
 
     def names(self):
@@ -155,7 +153,7 @@ class Archive:
         try:
             return self._infos[self._root + name]
         except KeyError:
-            raise _failed(f"locating file {name}: file not found") from None
+            raise _fail(f"locating file {name}: file not found") from None
 
     def size(self, name):
         """Return the number of bytes of a file."""
@@ -165,21 +163,21 @@ class Archive:
         """Return the position of the bytes of a stored file, or `None` if it is compressed."""
         info = self._info(name)
         if info.flag_bits & 1:
-            raise _failed(f"reading file {name}: it is encrypted")
+            raise _fail(f"reading file {name}: it is encrypted")
         if info.compress_type != zipfile.ZIP_STORED:
             return None
         if info.file_size != info.compress_size:
-            raise _failed(f"reading file {name}: its sizes differ. The file might be corrupted.")
+            raise _fail(f"reading file {name}: its sizes differ. The file might be corrupted.")
         self._stored -= info.file_size
         if self._stored < 0:
-            raise _failed(f"reading file {name}: it is larger than the archive. The file might be corrupted.")
+            raise _fail(f"reading file {name}: it is larger than the archive. The file might be corrupted.")
         try:
             self._file.seek(info.header_offset)
             header = self._file.read(30)
         except (OSError, ValueError, OverflowError):
             header = b""
         if len(header) < 30 or header[:4] != b"PK\3\4":
-            raise _failed(f"reading file {name}: its header is damaged. The file might be corrupted.")
+            raise _fail(f"reading file {name}: its header is damaged. The file might be corrupted.")
         return info.header_offset + 30 + sum(struct.unpack("<2H", header[26:]))
 
     def read(self, name):
@@ -191,7 +189,7 @@ class Archive:
         info = self._info(name)
         start = self.start(name)
         if start is None:
-            return self._decompressed(info, name)
+            return self._decompress(info, name)
         self._file.seek(start)
         data = self._file.read(info.file_size)
         self._check(info, name, data, len(data))
@@ -215,16 +213,16 @@ class Archive:
     @staticmethod
     def _check(info, name, data, count):
         if count != info.file_size:
-            raise _failed(f"reading file {name}: file read failed. The file might be corrupted.")
+            raise _fail(f"reading file {name}: file read failed. The file might be corrupted.")
         # `set_crc32_options(False)` leaves the checksum out.
         if info.CRC and zlib.crc32(data) != info.CRC:
-            raise _failed(f"reading file {name}: its checksum is wrong. The file might be corrupted.")
+            raise _fail(f"reading file {name}: its checksum is wrong. The file might be corrupted.")
 
-    def _decompressed(self, info, name):
+    def _decompress(self, info, name):
         # Every byte of a pickle can become an object.
         limit = (4 << 20) + self._FACTOR * info.compress_size if name == "data.pkl" else self._expanded
         if info.file_size > limit:
-            raise _failed(
+            raise _fail(
                 f"reading file {name}: {info.compress_size} compressed bytes become {info.file_size}, which is "
                 "refused. Store the archive without compression to load it."
             )
@@ -232,11 +230,11 @@ class Archive:
         try:
             return self._zip.read(info)
         except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, NotImplementedError) as error:
-            raise _failed(f"reading file {name}: {error}. The file might be corrupted.") from None
+            raise _fail(f"reading file {name}: {error}. The file might be corrupted.") from None
         except Exception as error:
             if type(error).__name__ != "LZMAError":
                 raise
-            raise _failed(f"reading file {name}: {error}. The file might be corrupted.") from None
+            raise _fail(f"reading file {name}: {error}. The file might be corrupted.") from None
 
 
 class _Part:

@@ -380,7 +380,7 @@ class _FollowedLoader(SourceFileLoader):
         getattr(_libraries, FOLLOWERS[self.name])(module)
 
 
-def _followed(spec):
+def _follow(spec):
     if spec is not None and type(spec.loader) is SourceFileLoader:
         spec.loader = _FollowedLoader(spec.loader.name, spec.loader.path)
     return spec
@@ -427,7 +427,7 @@ class _Finder:
             own = _of_torch_tpu(name[10:])
             path = import_module(own.rpartition(".")[0]).__path__ if "." in own else None
         elif name in FOLLOWERS:
-            return _followed(PathFinder.find_spec(name, path, target))
+            return _follow(PathFinder.find_spec(name, path, target))
         else:
             return None
         there = sys.modules.get(own)

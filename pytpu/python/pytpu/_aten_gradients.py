@@ -39,7 +39,7 @@ SCHEMAS: dict[str, list[str]] = {
 }
 
 
-def _counted(self: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int) -> tuple[Tensor, Tensor, Tensor]:
+def _count(self: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return three tensors: the class of each row (0 if it is ignored), whether it counts, and its weight."""
     counts = target != ignore_index
     classes = target.where(counts, _C._ops.zeros_like(target))
@@ -56,7 +56,7 @@ def nll_loss_backward(
     ignore_index: int,
     total_weight: Tensor,
 ) -> Tensor:
-    classes, _, weights = _counted(self, target, weight, ignore_index)
+    classes, _, weights = _count(self, target, weight, ignore_index)
     share = -weights * grad_output
     if reduction == 1:
         share = share / total_weight

@@ -182,7 +182,7 @@ def _copy(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     return made.copy_(src.expand(self.shape))
 
 
-def _filled(name: str) -> Callable[..., Tensor]:
+def _fill(name: str) -> Callable[..., Tensor]:
     """Return the function that fills a tensor like another: `uniform` for `uniform_`."""
 
     def function(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -219,7 +219,7 @@ def _is_same_size(self: Tensor, other: Tensor) -> bool:
     return self.shape == other.shape
 
 
-def _strided(self: Tensor, size: Sequence[int], stride: Sequence[int]) -> Tensor:
+def _restride(self: Tensor, size: Sequence[int], stride: Sequence[int]) -> Tensor:
     return self.as_strided(size, stride, self.storage_offset())
 
 
@@ -246,12 +246,12 @@ def _assert_tensor_metadata(
             continue
         expected = tuple(expected) if isinstance(expected, (list, tuple)) else expected
         if actual != expected:
-            raise RuntimeError(f"Tensor {what} mismatch! Expected: {_listed(expected)}, Got: {_listed(actual)}")
+            raise RuntimeError(f"Tensor {what} mismatch! Expected: {_show_list(expected)}, Got: {_show_list(actual)}")
     if device is not None and torch.device(device).type != a.device.type:
         raise RuntimeError(f"Tensor device mismatch! Expected: {torch.device(device)}, Got: {a.device}")
 
 
-def _listed(value: Any) -> str:
+def _show_list(value: Any) -> str:
     return f"[{', '.join(map(str, value))}]" if isinstance(value, tuple) else str(value)
 
 
@@ -300,7 +300,7 @@ def _log_softmax(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
     return torch.log_softmax(self, dim, dtype=torch.float32 if half_to_float else None)
 
 
-def _padded(mode: str) -> Callable[[Tensor, Sequence[int]], Tensor]:
+def _pad(mode: str) -> Callable[[Tensor, Sequence[int]], Tensor]:
     def function(self: Tensor, padding: Sequence[int]) -> Tensor:
         return torch.nn.functional.pad(self, list(padding), mode)
 
@@ -372,7 +372,7 @@ def _pdist_forward(self: Tensor, p: float = 2.0) -> Tensor:
     return torch.nn.functional.pdist(self, p)
 
 
-def _scaled(self: Tensor, dim: Sequence[int], normalization: int, sizes: Sequence[int]) -> Tensor:
+def _scale(self: Tensor, dim: Sequence[int], normalization: int, sizes: Sequence[int]) -> Tensor:
     """Divide by the root of the number of elements (1), or by the number (2)."""
     if normalization == 0:
         return self
@@ -382,19 +382,19 @@ def _scaled(self: Tensor, dim: Sequence[int], normalization: int, sizes: Sequenc
 
 def _fft_r2c(self: Tensor, dim: Sequence[int], normalization: int, onesided: bool) -> Tensor:
     transform = torch.fft.rfftn if onesided else torch.fft.fftn
-    return _scaled(transform(self, dim=list(dim)), dim, normalization, self.shape)
+    return _scale(transform(self, dim=list(dim)), dim, normalization, self.shape)
 
 
 def _fft_c2c(self: Tensor, dim: Sequence[int], normalization: int, forward: bool) -> Tensor:
     if forward:
-        return _scaled(torch.fft.fftn(self, dim=list(dim)), dim, normalization, self.shape)
-    return _scaled(torch.fft.ifftn(self, dim=list(dim), norm="forward"), dim, normalization, self.shape)
+        return _scale(torch.fft.fftn(self, dim=list(dim)), dim, normalization, self.shape)
+    return _scale(torch.fft.ifftn(self, dim=list(dim), norm="forward"), dim, normalization, self.shape)
 
 
 def _fft_c2r(self: Tensor, dim: Sequence[int], normalization: int, last_dim_size: int) -> Tensor:
     sizes = [self.shape[d] for d in dim[:-1]] + [last_dim_size]
     made = torch.fft.irfftn(self, s=sizes, dim=list(dim), norm="forward")
-    return _scaled(made, dim, normalization, made.shape)
+    return _scale(made, dim, normalization, made.shape)
 
 
 def _linalg_det(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -448,7 +448,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "_log_softmax": _log_softmax,
     "_pdist_forward": _pdist_forward,
     "_prelu_kernel": _prelu_kernel,
-    "_reshape_alias": _strided,
+    "_reshape_alias": _restride,
     "_softmax": _softmax,
     "_stack": lambda tensors, dim=0: torch.stack(tensors, dim),
     "_to_copy": _to_copy,
@@ -459,27 +459,27 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "_unsafe_view": lambda self, size: self.reshape(size),
     "_weight_norm_interface": _weight_norm_interface,
     "cartesian_prod": lambda tensors: torch.cartesian_prod(*tensors),
-    "cauchy": _filled("cauchy_"),
+    "cauchy": _fill("cauchy_"),
     "combinations": lambda self, r=2, with_replacement=False: torch.combinations(self, r, with_replacement),
     "copy": _copy,
     "copy_": _copy_,
-    "exponential": _filled("exponential_"),
-    "geometric": _filled("geometric_"),
+    "exponential": _fill("exponential_"),
+    "geometric": _fill("geometric_"),
     "is_same_size": _is_same_size,
     "lift": _same,
     "lift_fresh": _same,
     "lift_fresh_copy": lambda self: self.clone(),
-    "log_normal": _filled("log_normal_"),
+    "log_normal": _fill("log_normal_"),
     "log_sigmoid_forward": _log_sigmoid_forward,
     "nll_loss2d_forward": _nll_loss_forward,
     "nll_loss_forward": _nll_loss_forward,
-    "normal_functional": _filled("normal_"),
+    "normal_functional": _fill("normal_"),
     "pad_sequence": lambda sequences, batch_first=False, padding_value=0.0, padding_side="right": (
         torch.nn.utils.rnn.pad_sequence(sequences, batch_first, padding_value, padding_side)
     ),
-    "random": _filled("random_"),
-    **{f"reflection_pad{n}d": _padded("reflect") for n in (1, 2, 3)},
-    **{f"replication_pad{n}d": _padded("replicate") for n in (1, 2, 3)},
+    "random": _fill("random_"),
+    **{f"reflection_pad{n}d": _pad("reflect") for n in (1, 2, 3)},
+    **{f"replication_pad{n}d": _pad("replicate") for n in (1, 2, 3)},
     "record_stream": lambda self, s: None,
     "scalar_tensor": _scalar_tensor,
     "sym_constrain_range": _constrain,
@@ -490,7 +490,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sym_storage_offset": _size_of("storage_offset"),
     "sym_stride": _size_of("stride"),
     "to": _to,
-    "uniform": _filled("uniform_"),
+    "uniform": _fill("uniform_"),
     "zero": lambda self: torch.zeros_like(self),
 }
 

@@ -449,10 +449,10 @@ def swapaxes(self: Tensor, axis0: int, axis1: int) -> Tensor:
 
 def unflatten(self: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     d = dim + self.dim() if dim < 0 else dim
-    return _ops.view(self, [*self.shape[:d], *_inferred(self.shape[d], sizes), *self.shape[d + 1 :]])
+    return _ops.view(self, [*self.shape[:d], *_infer(self.shape[d], sizes), *self.shape[d + 1 :]])
 
 
-def _inferred(n: int, sizes: Sequence[int]) -> list[int]:
+def _infer(n: int, sizes: Sequence[int]) -> list[int]:
     known = math.prod(s for s in sizes if s != -1)
     return [n // known if s == -1 and known else s for s in sizes]
 

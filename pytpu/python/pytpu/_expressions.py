@@ -313,16 +313,16 @@ def parse(text: str) -> Expr:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, RecursionError, MemoryError, ValueError):
         raise ValueError(f"{text[:80]!r} is no expression of a size") from None
-    return _parsed(tree, 0)
+    return _parse(tree, 0)
 
 
-def _parsed(tree: ast.expr, depth: int) -> Expr:
+def _parse(tree: ast.expr, depth: int) -> Expr:
     if depth > _DEEPEST:
         raise ValueError("an expression of a size is nested too deep")
     if isinstance(tree, ast.Constant) and type(tree.value) in (int, float):
         return constant(tree.value if isinstance(tree.value, int) else Fraction(tree.value))
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
-        return -_parsed(tree.operand, depth + 1)
+        return -_parse(tree.operand, depth + 1)
     if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name):
         raise ValueError("an expression of a size has a form that is not known")
     name = tree.func.id
@@ -337,7 +337,7 @@ def _parsed(tree: ast.expr, depth: int) -> Expr:
         if not isinstance(first, ast.Constant):
             raise ValueError("a number in an expression of a size is not written as one")
         return constant(Fraction(str(first.value)))
-    args = [_parsed(arg, depth + 1) for arg in tree.args]
+    args = [_parse(arg, depth + 1) for arg in tree.args]
     if name == "Integer" and len(args) == 1:
         return args[0]
     if name == "Rational" and len(args) == 2 and all(arg.is_constant for arg in args) and args[1].value:

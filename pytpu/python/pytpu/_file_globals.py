@@ -119,10 +119,10 @@ def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):
 
 
 def _rebuild_from_type_v2(func, new_type, args, state):
-    return _retyped(func(*args), new_type, state)
+    return _retype(func(*args), new_type, state)
 
 
-def _retyped(t, new_type, state):
+def _retype(t, new_type, state):
     if type(t) is not new_type:
         t = t.as_subclass(new_type)
     own = getattr(type(t), "__setstate__", None)
@@ -201,7 +201,7 @@ REBUILD = {
 # ---- names that files without trust may use
 
 
-def _sized(kind, itemsize):
+def _charge_sizes(kind, itemsize):
     """A class whose constructor takes sizes, which are charged to the file's budget."""
 
     def call(machine, *args, **kwargs):
@@ -255,7 +255,7 @@ def _hashing(kind):
 
 
 def _from_type_by_machine(machine, func, new_type, args, state):
-    return _retyped(machine.call(func, args), new_type, state)
+    return _retype(machine.call(func, args), new_type, state)
 
 
 _allowed = {}
@@ -287,15 +287,15 @@ def _fill_allowed():
     named.update({f"torch.{name}": getattr(_legacy, name) for name in _legacy.types("cpu")})
 
     calls = {
-        id(_C.Tensor): _sized(_C.Tensor, 4),
-        id(_storages.UntypedStorage): _sized(_storages.UntypedStorage, 1),
-        id(_storages.TypedStorage): _sized(_storages.TypedStorage, 4),
+        id(_C.Tensor): _charge_sizes(_C.Tensor, 4),
+        id(_storages.UntypedStorage): _charge_sizes(_storages.UntypedStorage, 1),
+        id(_storages.TypedStorage): _charge_sizes(_storages.TypedStorage, 4),
         id(bytearray): _bounded_bytearray,
         id(named["_codecs.encode"]): _bounded_encode,
         id(_rebuild_from_type_v2): _from_type_by_machine,
         id(_C.device): lambda machine, *args: _device(*args),
         **{id(kind): _hashing(kind) for kind in (set, collections.OrderedDict, collections.Counter)},
-        **{id(v): _sized(v, v.dtype.itemsize) for v in named.values() if isinstance(v, _legacy.tensortype)},
+        **{id(v): _charge_sizes(v, v.dtype.itemsize) for v in named.values() if isinstance(v, _legacy.tensortype)},
     }
     bounded_calls.update(calls)
     _allowed.update(named)

@@ -14,7 +14,7 @@ def _is_index(key: object) -> bool:
 
 
 def _as_index(key: typing.Any, x: _C.Tensor) -> _C.Tensor:
-    index = key if isinstance(key, _C.Tensor) else _made([*key] if isinstance(key, range) else key)
+    index = key if isinstance(key, _C.Tensor) else _make([*key] if isinstance(key, range) else key)
     return index
 
 
@@ -39,7 +39,7 @@ def _keys(x: _C.Tensor, key: typing.Any) -> list[typing.Any]:
     return keys
 
 
-def _viewed(x: _C.Tensor, key: typing.Any) -> tuple[_C.Tensor, list[_C.Tensor | None]]:
+def _take_views(x: _C.Tensor, key: typing.Any) -> tuple[_C.Tensor, list[_C.Tensor | None]]:
     """Apply the part of a key that makes views; return the rest, one index or `None` for each dimension."""
     indices: list[_C.Tensor | None] = []
     dim = 0
@@ -48,7 +48,7 @@ def _viewed(x: _C.Tensor, key: typing.Any) -> tuple[_C.Tensor, list[_C.Tensor | 
             x = _C._ops.unsqueeze(x, dim)
         elif isinstance(k, bool):
             x = _C._ops.unsqueeze(x, dim)
-            indices += [None] * (dim - len(indices)) + [_made([0] if k else [], dtype=_C.int64)]
+            indices += [None] * (dim - len(indices)) + [_make([0] if k else [], dtype=_C.int64)]
         elif isinstance(k, slice):
             start, stop, step = k.start, k.stop, 1 if k.step is None else int(k.step)
             if step <= 0:
@@ -76,7 +76,7 @@ def _viewed(x: _C.Tensor, key: typing.Any) -> tuple[_C.Tensor, list[_C.Tensor | 
     return x, indices
 
 
-def _made(data: typing.Any, **options: typing.Any) -> _C.Tensor:
+def _make(data: typing.Any, **options: typing.Any) -> _C.Tensor:
     """Return a tensor of Python's values. A mode that makes graphs keeps the values."""
     for mode in reversed(_C._torch_dispatch_modes()):
         make_value = getattr(mode, "make_value", None)
@@ -87,7 +87,7 @@ def _made(data: typing.Any, **options: typing.Any) -> _C.Tensor:
 
 def getitem(x: _C.Tensor, key: typing.Any) -> typing.Any:
     """Return `x[key]`."""
-    y, indices = _viewed(x, key)
+    y, indices = _take_views(x, key)
     if indices:
         return _C._ops.index(y, indices)
     return _C._ops.alias(y) if y is x else y
@@ -95,15 +95,15 @@ def getitem(x: _C.Tensor, key: typing.Any) -> typing.Any:
 
 def setitem(x: _C.Tensor, key: typing.Any, value: typing.Any) -> None:
     """Write `x[key] = value`."""
-    view, indices = _viewed(x, key)
+    view, indices = _take_views(x, key)
     is_number = not isinstance(value, _C.Tensor)
     if is_number and not isinstance(value, (int, float, complex)):
-        value, is_number = _made(value, dtype=x.dtype), False
+        value, is_number = _make(value, dtype=x.dtype), False
     if not indices:
         if is_number:
             view.fill_(value)
         else:
-            view.copy_(_trimmed(value, view))
+            view.copy_(_trim(value, view))
         return
     index = indices[0]
     if is_number and len(indices) == 1 and index is not None and index.dtype in (_C.bool, _C.uint8):
@@ -113,11 +113,11 @@ def setitem(x: _C.Tensor, key: typing.Any, value: typing.Any) -> None:
         view.masked_fill_(mask, value)
         return
     if is_number:
-        value = _made(value, dtype=x.dtype, device=x.device)
+        value = _make(value, dtype=x.dtype, device=x.device)
     view.index_put_(indices, value)
 
 
-def _trimmed(value: _C.Tensor, view: _C.Tensor) -> _C.Tensor:
+def _trim(value: _C.Tensor, view: _C.Tensor) -> _C.Tensor:
     """Leave out leading dimensions of size one that the view does not have."""
     while value.dim() > view.dim() and value.shape[0] == 1:
         value = _C._ops.select(value, 0, 0)

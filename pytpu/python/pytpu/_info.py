@@ -40,7 +40,7 @@ class finfo:
         self._dtype = _C.get_default_dtype() if type is None else type
         if not isinstance(self._dtype, _C.dtype) or not (self._dtype.is_floating_point or self._dtype.is_complex):
             raise TypeError(
-                f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{_shown(type)}'"
+                f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{_show(type)}'"
             )
         self.dtype = _name(self._dtype.to_real())
         if self.dtype not in _FLOAT:
@@ -76,12 +76,12 @@ class iinfo:
 
     def __init__(self, type: _C.dtype) -> None:
         if not isinstance(type, _C.dtype) or type.is_floating_point or type.is_complex or type is _C.bool:
-            raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{_shown(type)}'")
+            raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{_show(type)}'")
         self.dtype = _name(type)
         if self.dtype.startswith("q"):
             raise NotImplementedError(f"\"dtype\" not implemented for '{type._scalar_type}'")
         if self.dtype[-1] in "1234567" and type.itemsize == 1:
-            raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{_shown(type)}'")
+            raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{_show(type)}'")
         self.bits = 8 * type.itemsize
         signed = type.is_signed
         self.max = 2 ** (self.bits - signed) - 1
@@ -97,5 +97,5 @@ class iinfo:
         return hash(self.dtype)
 
 
-def _shown(type):
+def _show(type):
     return repr(type)

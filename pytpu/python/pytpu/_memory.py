@@ -149,10 +149,10 @@ def frombuffer(
             f"requested buffer length ({count} * {size} bytes) after offset ({offset} bytes) must not be greater than "
             f"actual buffer length ({length} bytes)"
         )
-    return _typed(memory.part(offset, count * size), dtype, requires_grad)
+    return _convert(memory.part(offset, count * size), dtype, requires_grad)
 
 
-def _typed(t, dtype, requires_grad):
+def _convert(t, dtype, requires_grad):
     if requires_grad and not (dtype.is_floating_point or dtype.is_complex):
         raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
     if dtype is _C.bool:
@@ -215,4 +215,4 @@ def from_file(
         RuntimeError: the file cannot be opened, or is too short.
     """
     dtype = _C.get_default_dtype() if dtype is None else dtype
-    return _typed(map_file(filename, bool(shared), size * dtype.itemsize), dtype, requires_grad)
+    return _convert(map_file(filename, bool(shared), size * dtype.itemsize), dtype, requires_grad)

@@ -10,7 +10,7 @@ import types
 from . import _C, _as_torch
 
 
-def _named(name):
+def _find_by_name(name):
     import pytpu
 
     for part in name.split("."):
@@ -81,7 +81,7 @@ def _op(name):
 def _reduce_constant(constant):
     if isinstance(constant, _C.layout):
         return _get_layout, (repr(constant),)
-    return _named, (repr(constant).removeprefix("torch."),)
+    return _find_by_name, (repr(constant).removeprefix("torch."),)
 
 
 def _get_layout(name):
@@ -97,7 +97,11 @@ if _as_torch.is_torch:
 
 def _reduce_dtype(dtype):
     # A string is the name of a global in the module that the type's `__module__` names.
-    return repr(dtype).removeprefix("torch.") if _as_torch.is_torch else (_named, (repr(dtype).removeprefix("torch."),))
+    return (
+        repr(dtype).removeprefix("torch.")
+        if _as_torch.is_torch
+        else (_find_by_name, (repr(dtype).removeprefix("torch."),))
+    )
 
 
 def _reduce_device(device):
@@ -111,7 +115,7 @@ def _device(*args):
 
 
 def _reduce_tensor_class(cls):
-    return (_named, ("Tensor",)) if cls is _C.Tensor and not _as_torch.is_torch else cls.__qualname__
+    return (_find_by_name, ("Tensor",)) if cls is _C.Tensor and not _as_torch.is_torch else cls.__qualname__
 
 
 def _return_type(name, values):

@@ -73,10 +73,10 @@ class SymInt(int):
         return format(str(self), spec)
 
     def __reduce__(self) -> Any:
-        return _made, (int(self), self.node.expr.srepr())
+        return _make, (int(self), self.node.expr.srepr())
 
 
-def _made(hint: int, text: str) -> SymInt:
+def _make(hint: int, text: str) -> SymInt:
     return SymInt(hint, _expressions.parse(text))
 
 

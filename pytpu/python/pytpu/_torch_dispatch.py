@@ -61,7 +61,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float, complex)) and not isinstance(value, _C.Tensor)
 
 
-def _arranged(value: typing.Any, argument: _schema.Argument) -> typing.Any:
+def _arrange(value: typing.Any, argument: _schema.Argument) -> typing.Any:
     """Return an argument in the form in which modes get it: lists for sizes and lists of tensors."""
     kind = argument._written
     if "[" in kind and value is not None:
@@ -77,7 +77,7 @@ def _arranged(value: typing.Any, argument: _schema.Argument) -> typing.Any:
 _ALIASES = {"input": "self", "axis": "dim", "keepdims": "keepdim", "x": "self"}
 
 
-def _bound(row: Row, args: Sequence[typing.Any], kwargs: dict[str, typing.Any]) -> dict[str, typing.Any]:
+def _bind(row: Row, args: Sequence[typing.Any], kwargs: dict[str, typing.Any]) -> dict[str, typing.Any]:
     """Return the arguments of a call by the names of the schema."""
     arguments = row.schema.arguments
     positional = [a for a in arguments if not a.kwarg_only]
@@ -126,7 +126,7 @@ def _normal(
     for argument in schema.arguments:
         known.add(argument.name)
         given = argument.name in values
-        value = _arranged(values[argument.name], argument) if given else argument.default_value
+        value = _arrange(values[argument.name], argument) if given else argument.default_value
         if argument.kwarg_only:
             if given and not _equals_default(value, argument):
                 kwargs[argument.name] = value
@@ -283,7 +283,7 @@ def answer_row(
     row = _row(name, in_place)
     if row.name in _ABOVE:
         return NotImplemented
-    values = _bound(row, args, kwargs)
+    values = _bind(row, args, kwargs)
     func = _overload(row, values)
     full = func.name().removeprefix("aten::")
     if _OVERRIDES and stage != "operator" and not _C._torch_dispatch_modes():
@@ -350,7 +350,7 @@ def _prim(op: typing.Any, count: int) -> typing.Any:
 # ---- Python's operators
 
 
-def _swapped(function: Callable[..., typing.Any]) -> Callable[..., typing.Any]:
+def _swap(function: Callable[..., typing.Any]) -> Callable[..., typing.Any]:
     return lambda a, b: function(b, a)
 
 
@@ -373,15 +373,15 @@ def _operators() -> dict[str, Callable[..., typing.Any]]:
     table: dict[str, Callable[..., typing.Any]] = {}
     for name, own in _NAMES.items():
         function = getattr(_C._ops, own)
-        table[f"__{name}__"] = _checked(function)
-        table[f"__r{name}__"] = _checked(_swapped(function))
+        table[f"__{name}__"] = _check(function)
+        table[f"__r{name}__"] = _check(_swap(function))
         in_place = getattr(_C.Tensor, f"{own}_", None)
         if in_place is not None:
-            table[f"__i{name}__"] = _checked(in_place)
+            table[f"__i{name}__"] = _check(in_place)
     table["__radd__"] = table["__add__"]
     table["__rmul__"] = table["__mul__"]
-    table["__rsub__"] = _checked(_C._ops.rsub)
-    table["__rtruediv__"] = _checked(lambda a, b: _C._ops.mul(_C._ops.reciprocal(a), b))
+    table["__rsub__"] = _check(_C._ops.rsub)
+    table["__rtruediv__"] = _check(lambda a, b: _C._ops.mul(_C._ops.reciprocal(a), b))
     table["__neg__"] = _C._ops.neg
     table["__abs__"] = _C._ops.abs
     table["__invert__"] = _C._ops.bitwise_not
@@ -391,18 +391,18 @@ def _operators() -> dict[str, Callable[..., typing.Any]]:
     table["tensor"] = lambda a: ops.aten.lift_fresh.default(a)
     table["number"] = lambda a: ops.aten._local_scalar_dense.default(a)
     for name, kind in (("__bool__", bool), ("__int__", int), ("__float__", float), ("__complex__", complex)):
-        table[name] = functools.partial(_converted, kind)
+        table[name] = functools.partial(_convert, kind)
     table["__index__"] = lambda a: operator.index(a.item())
     table["__len__"] = lambda a: a.shape[0]
     table["__contains__"] = lambda a, value: bool((a == value).any())
     return table
 
 
-def _converted(kind: type, a: typing.Any) -> typing.Any:
+def _convert(kind: type, a: typing.Any) -> typing.Any:
     return kind(a.item())
 
 
-def _checked(function: Callable[..., typing.Any]) -> Callable[..., typing.Any]:
+def _check(function: Callable[..., typing.Any]) -> Callable[..., typing.Any]:
     def call(a: typing.Any, b: typing.Any) -> typing.Any:
         if not (_is_operand(a) and _is_operand(b)):
             return NotImplemented

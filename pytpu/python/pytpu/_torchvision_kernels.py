@@ -15,7 +15,7 @@ _C_NAMES = {
 }  # fmt: skip
 
 
-def _widened(tensor):
+def _widen(tensor):
     """Return what autocast gives to these operators: `float32` for narrower floats."""
     return tensor.float() if tensor.is_floating_point() and tensor.dtype != torch.float64 else tensor
 
@@ -47,7 +47,7 @@ def nms(dets, scores, iou_threshold):
             f"{dets.size(0)} and {scores.size(0)}"
         )
     if torch.is_autocast_enabled(dets.device.type):
-        dets, scores = _widened(dets), _widened(scores)
+        dets, scores = _widen(dets), _widen(scores)
     if dets.dtype not in (torch.float32, torch.float64):
         raise RuntimeError(f"\"nms_kernel\" not implemented for '{_C_NAMES.get(dets.dtype, dets.dtype)}'")
     if dets.dtype != scores.dtype:
@@ -90,7 +90,7 @@ def roi_align(input, rois, spatial_scale, pooled_height, pooled_width, sampling_
         raise RuntimeError("roi_align: rois must have shape as Tensor[K, 5]")
     given = input.dtype
     if torch.is_autocast_enabled(input.device.type):
-        input, rois = _widened(input), _widened(rois)
+        input, rois = _widen(input), _widen(rois)
     if input.dtype != rois.dtype:
         raise RuntimeError("roi_align: input should have the same type as rois")
     if input.dtype not in (torch.float32, torch.float64, torch.float16):

@@ -58,7 +58,7 @@ def _stand_in(x):
         return (x.clone() if x.is_inference() else x).detach().requires_grad_()
 
 
-def _chosen(argnums, args):
+def _choose(argnums, args):
     """Return whether `argnums` is a tuple, and the positions of the arguments to differentiate by."""
     if (
         not isinstance(argnums, (int, tuple))
@@ -173,7 +173,7 @@ def grad_and_value(
     @functools.wraps(func)
     def wrapped(*args, **kwargs):
         name = "grad_and_value(f)(*args)"
-        is_tuple, places = _chosen(argnums, args)
+        is_tuple, places = _choose(argnums, args)
         inputs = _Inputs(args, places)
         output, aux = _with_aux(_run(func, inputs.args, kwargs), has_aux, name)
         if not isinstance(output, torch.Tensor):
@@ -335,13 +335,13 @@ def jvp(
             )
     result, aux = _with_aux(_run(func, inputs.args), has_aux, name)
     leaves, spec = _outputs(result, name)
-    found = [inputs.released(_pushed(inputs, y, directions)) for y in leaves]
+    found = [inputs.released(_push(inputs, y, directions)) for y in leaves]
     output = inputs.released(result)
     tangent = spec.unflatten(found)
     return (output, tangent, inputs.released(aux)) if has_aux else (output, tangent)
 
 
-def _pushed(inputs, output, directions):
+def _push(inputs, output, directions):
     """Return the derivative of an output in a direction.
 
     It is the derivative of the backward pass, which is linear in its weight, by that weight.
@@ -430,7 +430,7 @@ def jacfwd(
 def _jacobian(func, argnums, has_aux, name):
     @functools.wraps(func)
     def wrapped(*args, **kwargs):
-        is_tuple, places = _chosen(argnums, args)
+        is_tuple, places = _choose(argnums, args)
         inputs = _Inputs(args, places)
         result, aux = _with_aux(_run(func, inputs.args, kwargs), has_aux, name)
         leaves, spec = _outputs(result, name)

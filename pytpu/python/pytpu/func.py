@@ -44,7 +44,7 @@ def _slots(module):
     return slots
 
 
-def _joined(dictionaries):
+def _join(dictionaries):
     """Return for each name its value, and the dict that it is from."""
     if isinstance(dictionaries, dict):
         dictionaries = [dictionaries]
@@ -180,7 +180,7 @@ def functional_call(
         tensor([3.])
     """
     slots = _slots(module)
-    given = _joined(parameter_and_buffer_dicts)
+    given = _join(parameter_and_buffer_dicts)
     if tie_weights:
         given = _with_tied(slots, given)
     if strict:

@@ -17,7 +17,7 @@ __all__ = ["Future", "collect_all", "wait_all"]
 _logger = logging.getLogger(__name__)
 
 
-def _failed(error):
+def _fail(error):
     """Return PyTorch's message about an error of a callback, with the lines of the callback."""
     lines = traceback.extract_tb(error.__traceback__)
     at = "\n".join(f"  {line.filename}({line.lineno}): {line.name}" for line in reversed(lines))
@@ -82,7 +82,7 @@ class Future:
         try:
             callback(self)
         except BaseException as error:
-            _logger.error(_failed(error))
+            _logger.error(_fail(error))
 
     def set_result(self, result: Any) -> None:
         """Set the value and run the callbacks."""
@@ -116,7 +116,7 @@ class Future:
             try:
                 result = callback(future)
             except BaseException as error:
-                failure = RuntimeError(_failed(error))
+                failure = RuntimeError(_fail(error))
                 failure.__cause__ = error
                 following.set_exception(failure)
             else:

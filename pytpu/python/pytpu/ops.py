@@ -20,10 +20,10 @@ class _Unique:
         return self
 
     def __reduce__(self):
-        return _named, (str(self),)
+        return _look_up, (str(self),)
 
 
-def _called(op, function, args, kwargs):
+def _call(op, function, args, kwargs):
     """Call the function of an operator, or let proxies of `torch.fx` take the call of the operator over."""
     fx = sys.modules.get("pytpu.fx.proxy")
     if fx is not None:
@@ -49,7 +49,7 @@ class OpOverload(_Unique):
             args, kwargs = args[:2], {"alpha": args[2], **kwargs}
         if self_.overloadpacket._is_python and _torch_dispatch.is_offered(args, kwargs):
             return _torch_dispatch.offer(self_, args, kwargs)
-        return _called(self_, self_.overloadpacket._op, args, kwargs)
+        return _call(self_, self_.overloadpacket._op, args, kwargs)
 
     @property
     def _schema(self):
@@ -109,7 +109,7 @@ class OpOverloadPacket(_Unique):
         self._texts = _schemas_of_text.of_aten(name, self._schemas) if namespace == "aten" else _texts_of(op, name)
 
     def __call__(self_, /, *args, **kwargs):  # the operator may have an argument named self
-        return _called(self_, self_._op, args, kwargs)
+        return _call(self_, self_._op, args, kwargs)
 
     def overloads(self):
         """Names of the overloads."""
@@ -251,7 +251,7 @@ class _Namespace:
 aten = _Namespace("aten")
 
 
-def _named(name):
+def _look_up(name):
     """Return the operator or the overload of a dotted name: `aten.add` or `aten.add.Tensor`."""
     namespace, *rest = name.split(".")
     found = globals().get(namespace) or __getattr__(namespace)

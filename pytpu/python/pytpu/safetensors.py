@@ -54,7 +54,7 @@ def _end(x):
     return x.data_ptr() + x.numel() * x.element_size()
 
 
-def _shared(tensors):
+def _share(tensors):
     """Return the names of tensors on the same memory, in sets."""
     by_storage = defaultdict(list)
     for name, x in tensors.items():
@@ -79,13 +79,13 @@ def _shared(tensors):
     return [g for g in groups if len(g) > 1]
 
 
-def _checked(tensors):
+def _check(tensors):
     if not isinstance(tensors, dict):
         raise ValueError(f"Expected a dict of [str, torch.Tensor] but received {type(tensors)}")
     for key, x in tensors.items():
         if not isinstance(x, torch.Tensor):
             raise ValueError(f"Key `{key}` is invalid, expected torch.Tensor but received {type(x)}")
-    failing = _shared(tensors)
+    failing = _share(tensors)
     if failing:
         raise RuntimeError(
             "\n            Some tensors share memory, this will lead to duplicate memory on disk and potential "
@@ -106,7 +106,7 @@ def _checked(tensors):
 
 def save(tensors, metadata=None):
     """Return the bytes of a file with these tensors."""
-    return _calling(_native.save, _checked(tensors), metadata)
+    return _calling(_native.save, _check(tensors), metadata)
 
 
 # The format's names, in the order in which tensors are written. The largest elements come first, so that all are
@@ -167,7 +167,7 @@ def save_file(tensors, filename, metadata=None):
     from ._archive import memory_of, pieces
     from ._replace_file import replacing
 
-    header, order = _header(_checked(tensors), metadata)
+    header, order = _header(_check(tensors), metadata)
     try:
         with replacing(filename) as file:
             file.write(header)
@@ -304,7 +304,7 @@ def _is_complete(x):
 def _duplicates(state, preferred=()):
     """Return for each tensor that is kept the other names of the same memory."""
     dropped = defaultdict(list)
-    for names in _shared(state):
+    for names in _share(state):
         whole = sorted(n for n in names if _is_complete(state[n]))
         if not whole:
             raise RuntimeError(

@@ -48,7 +48,7 @@ def asarray(
         tensor([5., 0.])
     """
     device = None if device is None else _C.device(device)
-    t = _aliased(obj, dtype, copy)
+    t = _share_memory(obj, dtype, copy)
     if t is None:
         if copy is False:
             if type(obj).__module__ == "numpy":
@@ -79,7 +79,7 @@ def asarray(
     return y
 
 
-def _aliased(obj, dtype, copy):
+def _share_memory(obj, dtype, copy):
     """Return a tensor on the memory of an object, or `None` if the object has none to share."""
     if isinstance(obj, _C.Tensor):
         return obj

@@ -89,7 +89,7 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
     return _C._ops.nonzero(input, out=out)
 
 
-def _found(results, return_inverse, return_counts):
+def _pick_results(results, return_inverse, return_counts):
     values, inverse, counts = results
     if not (return_inverse or return_counts):
         return values
@@ -124,7 +124,7 @@ def unique(
         results = _C._ops._unique2(input, sorted, return_inverse, return_counts)
     else:
         results = _C._ops.unique_dim(input, dim, sorted, return_inverse, return_counts)
-    return _found(results, return_inverse, return_counts)
+    return _pick_results(results, return_inverse, return_counts)
 
 
 def unique_consecutive(
@@ -146,7 +146,9 @@ def unique_consecutive(
         >>> torch.unique_consecutive(torch.tensor([1, 1, 2, 1]))
         tensor([1, 2, 1])
     """
-    return _found(_C._ops.unique_consecutive(input, return_inverse, return_counts, dim), return_inverse, return_counts)
+    return _pick_results(
+        _C._ops.unique_consecutive(input, return_inverse, return_counts, dim), return_inverse, return_counts
+    )
 
 
 _function: Any

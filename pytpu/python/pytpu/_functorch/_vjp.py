@@ -40,13 +40,13 @@ def _tensors(value: Any, found: list[Any]) -> list[Any]:
     return found
 
 
-def _replaced(value: Any, given: Any) -> Any:
+def _replace(value: Any, given: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return next(given)
     if isinstance(value, (list, tuple)):
-        return type(value)([_replaced(item, given) for item in value])
+        return type(value)([_replace(item, given) for item in value])
     if isinstance(value, dict):
-        return {key: _replaced(item, given) for key, item in value.items()}
+        return {key: _replace(item, given) for key, item in value.items()}
     return value
 
 
@@ -72,7 +72,7 @@ def operator_gradient(name: str, wanted: Sequence[int], grads: Sequence[Any], ar
             else:
                 # Operators such as those of batch normalisation write statistics, which forward has already done.
                 values.append(tensor.detach().clone() if "norm" in name else tensor.detach())
-        full_args, full_kwargs = _replaced((args, kwargs), iter(values))
+        full_args, full_kwargs = _replace((args, kwargs), iter(values))
         results = target(*full_args, **full_kwargs)
         results = [results] if isinstance(results, torch.Tensor) else list(results)
         pairs = [(r, g) for r, g in zip(results, grads) if g is not None and r.requires_grad]

@@ -58,11 +58,11 @@ def make_functional_with_buffers(model, disable_autograd_tracking=False):
     params = tuple(named.values())
     if disable_autograd_tracking:
         params = tuple(p.detach() for p in params)
-    function = FunctionalModuleWithBuffers(_tied(model), named, buffers)
+    function = FunctionalModuleWithBuffers(_tie(model), named, buffers)
     return function, params, tuple(buffers.values())
 
 
-def _tied(model):
+def _tie(model):
     # Tied tensors stay tied in a copy: each is made once.
     made, memo = copy.deepcopy(model), {}
     for module in made.modules():

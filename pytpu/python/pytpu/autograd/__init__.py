@@ -198,7 +198,7 @@ def grad(
             raise RuntimeError("One of the differentiated Tensors does not require grad")
     allow = bool(allow_unused) or materialize_grads
     if is_grads_batched:
-        found = _batched(outputs, inputs, grads, retain_graph, create_graph, allow)
+        found = _batch(outputs, inputs, grads, retain_graph, create_graph, allow)
     else:
         found = _C._grad(outputs, inputs, grads, retain_graph, create_graph, allow)
     if materialize_grads:
@@ -212,7 +212,7 @@ def grad(
     return found
 
 
-def _batched(outputs, inputs, grads, retain_graph, create_graph, allow):
+def _batch(outputs, inputs, grads, retain_graph, create_graph, allow):
     """Run one pass for each of the gradients, and stack the results."""
     sizes = {g.shape[0] if g.dim() else None for g in grads if g is not None}
     if len(sizes) != 1 or None in sizes:

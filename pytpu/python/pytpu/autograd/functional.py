@@ -34,12 +34,12 @@ def _as_tuple(x, what, function):
     return True, x
 
 
-def _prepared(inputs, create_graph):
+def _prepare(inputs, create_graph):
     """Return tensors to differentiate by: new ones, tied to the given ones only if a graph is asked for."""
     return tuple(x.view_as(x) if create_graph and x.requires_grad else x.detach().requires_grad_() for x in inputs)
 
 
-def _finished(tensors, create_graph):
+def _finish(tensors, create_graph):
     return tensors if create_graph else tuple(t.detach() for t in tensors)
 
 
@@ -94,7 +94,7 @@ _INDEPENDENT = {
 }
 
 
-def _filled(grads, like, strict, create_graph, stage):
+def _fill(grads, like, strict, create_graph, stage):
     """Replace missing gradients by zeros, or raise in strict mode."""
     found = []
     for i, (g, x) in enumerate(zip(grads, like)):
@@ -146,7 +146,7 @@ def vjp(
     """
     with torch.enable_grad():
         many_in, inputs = _as_tuple(inputs, "inputs", "vjp")
-        inputs = _prepared(inputs, create_graph)
+        inputs = _prepare(inputs, create_graph)
         many_out, outputs = _outputs(func, inputs, "vjp", strict)
         if v is not None:
             v = _checked_vector(v, outputs, many_out, "vjp")
@@ -156,10 +156,10 @@ def vjp(
                 "element."
             )
     with torch.set_grad_enabled(create_graph or torch.is_grad_enabled()):
-        grads = _filled(_grads(outputs, inputs, v, create_graph), inputs, strict, create_graph, "back")
+        grads = _fill(_grads(outputs, inputs, v, create_graph), inputs, strict, create_graph, "back")
     return (
-        _same_form(many_out, _finished(outputs, create_graph)),
-        _same_form(many_in, _finished(grads, create_graph)),
+        _same_form(many_out, _finish(outputs, create_graph)),
+        _same_form(many_in, _finish(grads, create_graph)),
     )
 
 
@@ -206,16 +206,16 @@ def jvp(
     """
     with torch.enable_grad():
         many_in, inputs = _as_tuple(inputs, "inputs", "jvp")
-        inputs = _prepared(inputs, create_graph)
+        inputs = _prepare(inputs, create_graph)
         v = _input_vector(v, inputs, many_in, "jvp")
         many_out, outputs = _outputs(func, inputs, "jvp", strict)
         u = tuple(torch.zeros_like(y, requires_grad=True) for y in outputs)
-        back = _filled(_grads(outputs, inputs, u, True), inputs, strict, True, "back")
+        back = _fill(_grads(outputs, inputs, u, True), inputs, strict, True, "back")
     with torch.set_grad_enabled(create_graph or torch.is_grad_enabled()):
-        found = _filled(_grads(back, u, v, create_graph), outputs, strict, create_graph, "back_trick")
+        found = _fill(_grads(back, u, v, create_graph), outputs, strict, create_graph, "back_trick")
     return (
-        _same_form(many_out, _finished(outputs, create_graph)),
-        _same_form(many_out, _finished(found, create_graph)),
+        _same_form(many_out, _finish(outputs, create_graph)),
+        _same_form(many_out, _finish(found, create_graph)),
     )
 
 
@@ -282,7 +282,7 @@ def jacobian(
         )
     with torch.enable_grad():
         many_in, inputs = _as_tuple(inputs, "inputs", "jacobian")
-        inputs = _prepared(inputs, create_graph)
+        inputs = _prepare(inputs, create_graph)
         many_out, outputs = _outputs(func, inputs, "jacobian", strict)
         table = []
         for i, y in enumerate(outputs):
@@ -310,7 +310,7 @@ def jacobian(
                     for r, x in zip(rows, inputs)
                 )
             )
-        finished = tuple(_finished(row, create_graph) for row in table)
+        finished = tuple(_finish(row, create_graph) for row in table)
     return _same_form(many_out, tuple(_same_form(many_in, row) for row in finished))
 
 
@@ -386,11 +386,11 @@ def hessian(
 
 def _second(func, inputs, v, create_graph, strict, function):
     many_in, inputs = _as_tuple(inputs, "inputs", function)
-    inputs = _prepared(inputs, create_graph)
+    inputs = _prepare(inputs, create_graph)
     v = _input_vector(v, inputs, many_in, function)
     many_out, outputs = _outputs(func, inputs, function, strict)
     _scalar_output(outputs, many_out, function)
-    gradient = _filled(_grads(outputs, inputs, None, True), inputs, strict, True, "back")
+    gradient = _fill(_grads(outputs, inputs, None, True), inputs, strict, True, "back")
     return many_in, inputs, v, outputs, gradient
 
 
@@ -425,8 +425,8 @@ def vhp(
     with torch.enable_grad():
         many_in, inputs, v, outputs, gradient = _second(func, inputs, v, create_graph, strict, "vhp")
     with torch.set_grad_enabled(create_graph or torch.is_grad_enabled()):
-        found = _filled(_grads(gradient, inputs, v, create_graph), inputs, strict, create_graph, "double_back")
-    return _finished(outputs, create_graph)[0], _same_form(many_in, _finished(found, create_graph))
+        found = _fill(_grads(gradient, inputs, v, create_graph), inputs, strict, create_graph, "double_back")
+    return _finish(outputs, create_graph)[0], _same_form(many_in, _finish(found, create_graph))
 
 
 def hvp(
@@ -463,7 +463,7 @@ def hvp(
     with torch.enable_grad():
         many_in, inputs, v, outputs, gradient = _second(func, inputs, v, create_graph, strict, "hvp")
         u = tuple(torch.zeros_like(x, requires_grad=True) for x in inputs)
-        back = _filled(_grads(gradient, inputs, u, True), inputs, strict, True, "double_back")
+        back = _fill(_grads(gradient, inputs, u, True), inputs, strict, True, "double_back")
     with torch.set_grad_enabled(create_graph or torch.is_grad_enabled()):
-        found = _filled(_grads(back, u, v, create_graph), inputs, strict, create_graph, "double_back_trick")
-    return _finished(outputs, create_graph)[0], _same_form(many_in, _finished(found, create_graph))
+        found = _fill(_grads(back, u, v, create_graph), inputs, strict, create_graph, "double_back_trick")
+    return _finish(outputs, create_graph)[0], _same_form(many_in, _finish(found, create_graph))

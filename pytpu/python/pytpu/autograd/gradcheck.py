@@ -180,7 +180,7 @@ def _fast(run, outputs, inputs, eps, atol, rtol, check_dtypes):
                 )
 
 
-def _batched(outputs, inputs):
+def _batch(outputs, inputs):
     for i, y in enumerate(outputs):
         if not y.requires_grad:
             continue
@@ -276,7 +276,7 @@ def gradcheck(
         else:
             _slow(run, parts, checked, eps, atol, rtol, nondet_tol, check_grad_dtypes)
         if check_batched_grad:
-            _batched(outputs, checked)
+            _batch(outputs, checked)
         if check_undefined_grad:
             _undefined(func, inputs, checked)
     except GradcheckError:

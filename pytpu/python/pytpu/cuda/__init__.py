@@ -90,7 +90,7 @@ def _lazy_call(callable: Any, **kwargs: Any) -> None:
     """Keep a call for the time when CUDA begins, which it never does."""
 
 
-def _refused(name):
+def _refuse_class(name):
     """A class for annotations and `isinstance`, without instances."""
 
     def __init__(self, *args, **kwargs):
@@ -104,7 +104,7 @@ def _refused(name):
 
 
 _REFUSED = ("Event", "Stream", "ExternalStream", "CUDAGraph", "graph", "MemPool")
-Event, Stream, ExternalStream, CUDAGraph, graph, MemPool = map(_refused, _REFUSED)
+Event, Stream, ExternalStream, CUDAGraph, graph, MemPool = map(_refuse_class, _REFUSED)
 
 
 class device:

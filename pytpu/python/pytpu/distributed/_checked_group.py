@@ -40,7 +40,7 @@ _CHECKED = {
 }
 
 
-def _described(name: str, place: int | None, arguments: tuple[Any, ...]) -> str:
+def _describe(name: str, place: int | None, arguments: tuple[Any, ...]) -> str:
     """Return a text that must be equal on all ranks."""
     parts = [f"OpType={name}"]
     if place is not None and len(arguments) > place:
@@ -96,11 +96,11 @@ class _ProcessGroupWrapper:
             found()
 
 
-def _checked(method: str) -> Callable[..., Any]:
+def _check(method: str) -> Callable[..., Any]:
     name, place = _CHECKED[method]
 
     def collective(self: _ProcessGroupWrapper, *arguments: Any, **options: Any) -> Any:
-        self._helper._engine.agree(_described(name, place, (*arguments, *options.values())))
+        self._helper._engine.agree(_describe(name, place, (*arguments, *options.values())))
         return getattr(self._wrapped, method)(*arguments, **options)
 
     collective.__name__ = method
@@ -109,7 +109,7 @@ def _checked(method: str) -> Callable[..., Any]:
 
 
 for _method in _CHECKED:
-    setattr(_ProcessGroupWrapper, _method, _checked(_method))
+    setattr(_ProcessGroupWrapper, _method, _check(_method))
 
 
 def _create_process_group_wrapper(

@@ -50,13 +50,13 @@ def _tensor_to_object(
     return load(io.BytesIO(data), weights_only=True) if weights_only else pickle.loads(data)
 
 
-def _padded(data: Tensor, size: int) -> Tensor:
+def _pad(data: Tensor, size: int) -> Tensor:
     if data.numel() == size:
         return data
     return cat([data, zeros(size - data.numel(), dtype=uint8, device=data.device)])
 
 
-def _joined(objects: Sequence[object], device: _device | str, weights_only: bool) -> tuple[Tensor, Tensor]:
+def _join(objects: Sequence[object], device: _device | str, weights_only: bool) -> tuple[Tensor, Tensor]:
     """Return the bytes of several objects, and their numbers."""
     pairs = [_object_to_tensor(obj, device, None, weights_only) for obj in objects]
     if not pairs:
@@ -65,7 +65,7 @@ def _joined(objects: Sequence[object], device: _device | str, weights_only: bool
 
 
 def _fill(objects: list[Any], data: Tensor, sizes: Tensor, weights_only: bool) -> None:
-    """Put the objects of `_joined` into a list."""
+    """Put the objects of `_join` into a list."""
     at = 0
     for i, size in enumerate(sizes.tolist()):
         objects[i] = _tensor_to_object(data[at : at + size], size, None, weights_only)
@@ -92,7 +92,7 @@ def all_gather_object(
     all_gather_single(sizes, size, pg)
     longest = int(sizes.max())
     gathered = empty(pg.size(), longest, dtype=uint8, device=device)
-    all_gather_single(gathered, _padded(data, longest), pg)
+    all_gather_single(gathered, _pad(data, longest), pg)
     for i, n in enumerate(sizes.tolist()):
         object_list[i] = _tensor_to_object(gathered[i], n, pg, weights_only)
 
@@ -127,7 +127,7 @@ def gather_object(
     longest = int(sizes.max())
     is_root = pg.rank() == root
     gathered = empty(pg.size(), longest, dtype=uint8, device=device) if is_root else None
-    gather_single(_padded(data, longest), gathered, group=pg, group_dst=root)
+    gather_single(_pad(data, longest), gathered, group=pg, group_dst=root)
     if gathered is not None and object_gather_list is not None:
         for i, n in enumerate(sizes.tolist()):
             object_gather_list[i] = _tensor_to_object(gathered[i], n, pg, weights_only)
@@ -158,7 +158,7 @@ def broadcast_object_list(
     place = device or _get_object_coll_device(pg)
     is_root = pg.rank() == root
     if is_root:
-        data, sizes = _joined(object_list, place, weights_only)
+        data, sizes = _join(object_list, place, weights_only)
     else:
         sizes = empty(len(object_list), dtype=int64, device=place)
     broadcast(sizes, group=pg, group_src=root)
@@ -201,7 +201,7 @@ def scatter_object_list(
             raise ValueError("source rank must provide non-None scatter_object_input_list")
         pairs = [_object_to_tensor(obj, device, pg, weights_only) for obj in scatter_object_input_list]
         longest = max((size for _, size in pairs), key=int).clone()
-        parts, sizes = [_padded(data, int(longest)) for data, _ in pairs], [size for _, size in pairs]
+        parts, sizes = [_pad(data, int(longest)) for data, _ in pairs], [size for _, size in pairs]
     broadcast(longest, group=pg, group_src=root)
     data, size = empty(int(longest), dtype=uint8, device=device), _tensor([0], device=device)
     scatter(data, parts or None, group=pg, group_src=root)
@@ -234,7 +234,7 @@ def send_object_list(
         return
     to = _canonicalize_group_rank(pg, dst, group_dst)
     _check_not_self_rank(pg, to, "destination")
-    data, sizes = _joined(object_list, device or _get_object_coll_device(pg), weights_only)
+    data, sizes = _join(object_list, device or _get_object_coll_device(pg), weights_only)
     send(sizes, group=pg, group_dst=to)
     send(data, group=pg, group_dst=to)
 

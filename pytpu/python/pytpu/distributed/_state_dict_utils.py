@@ -17,7 +17,7 @@ OBJ_PATH = tuple[str | int, ...]
 FLATTEN_MAPPING = dict[str, OBJ_PATH]
 
 
-def _mapped(value: Any, of_tensor: Callable[[Any], Any], type_check: bool) -> Any:
+def _map_tensors(value: Any, of_tensor: Callable[[Any], Any], type_check: bool) -> Any:
     """Return a nested value with `of_tensor` applied to its tensors.
 
     Raises:
@@ -28,9 +28,9 @@ def _mapped(value: Any, of_tensor: Callable[[Any], Any], type_check: bool) -> An
     if value is None or isinstance(value, (int, float, str, bytes, io.BytesIO)):
         return value
     if isinstance(value, dict):
-        return {key: _mapped(item, of_tensor, type_check) for key, item in value.items()}
+        return {key: _map_tensors(item, of_tensor, type_check) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        made = [_mapped(item, of_tensor, type_check) for item in value]
+        made = [_map_tensors(item, of_tensor, type_check) for item in value]
         return tuple(made) if isinstance(value, tuple) else made
     if type_check:
         raise ValueError(f"Unexpected value type {type(value)}")
@@ -68,14 +68,14 @@ def _gather_state_dict(
         # Other ranks free the tensor at once.
         return None if not keep else tensor.cpu() if cpu_offload else tensor
 
-    return _only_on(_mapped(state_dict, whole, type_check), ranks_only, pg)
+    return _only_on(_map_tensors(state_dict, whole, type_check), ranks_only, pg)
 
 
 def _offload_state_dict_to_cpu(
     state_dict: STATE_DICT_TYPE, *, ranks_only: tuple[int, ...] = (), type_check: bool = True
 ) -> STATE_DICT_TYPE:
     """Return a state dict whose tensors are on `cpu`. Sharded tensors stay sharded."""
-    return _only_on(_mapped(state_dict, lambda tensor: tensor.cpu(), type_check), ranks_only, None)
+    return _only_on(_map_tensors(state_dict, lambda tensor: tensor.cpu(), type_check), ranks_only, None)
 
 
 def _create_cpu_state_dict(
@@ -95,7 +95,7 @@ def _create_cpu_state_dict(
         made = torch.empty_like(tensor.detach(), device="cpu")
         return made.share_memory_() if share_memory else made
 
-    return _mapped(state_dict, memory, False)
+    return _map_tensors(state_dict, memory, False)
 
 
 def _copy_state_dict(
@@ -125,7 +125,7 @@ def _copy_state_dict(
             made = [copied(item, t) for item, t in zip(source, target, strict=True)]
             return tuple(made) if isinstance(source, tuple) else made
         # Neither a tensor nor a container is left here.
-        return _mapped(source, torch.clone, type_check)
+        return _map_tensors(source, torch.clone, type_check)
 
     return copied(state_dict, copy_state_dict)
 

@@ -119,7 +119,7 @@ def _name(method: str, outputs: int, inputs: int) -> str:
     return _IN_PLACE[method]
 
 
-def _observed(engine: Any) -> Any:
+def _observe(engine: Any) -> Any:
     return _WatchedEngine(engine) if _watchers.functions else engine
 
 
@@ -131,7 +131,7 @@ def watch(function: Callable[[str], None]) -> None:
     _watchers.functions.append(function)
     with _lock:
         _count += 1
-        _methods._observer = _observed
+        _methods._observer = _observe
 
 
 def unwatch(function: Callable[[str], None]) -> None:

@@ -22,7 +22,7 @@ _c10d_logger = logging.getLogger("torch.distributed.c10d_logger")
 _c10d_logger.addHandler(logging.NullHandler())
 
 
-def _described(name: str, group: Any, **more: str) -> dict[str, str]:
+def _describe(name: str, group: Any, **more: str) -> dict[str, str]:
     """Return the name of a function, and the group that it was called with."""
     what = {"func_name": name}
     if dist.is_initialized():
@@ -46,7 +46,7 @@ def _exception_logger(func: Callable[..., T]) -> Callable[..., T]:
         try:
             return func(*args, **kwargs)
         except Exception as error:
-            _c10d_logger.debug(_described(func.__name__, kwargs.get("group"), error=str(error)))
+            _c10d_logger.debug(_describe(func.__name__, kwargs.get("group"), error=str(error)))
             raise
 
     return call
@@ -60,7 +60,7 @@ def _time_logger(func: Callable[..., T]) -> Callable[..., T]:
         begin = time.monotonic_ns()
         result = func(*args, **kwargs)
         spent = f"{time.monotonic_ns() - begin}"
-        _c10d_logger.debug(_described(func.__name__, kwargs.get("group"), time_spent=spent))
+        _c10d_logger.debug(_describe(func.__name__, kwargs.get("group"), time_spent=spent))
         return result
 
     return call

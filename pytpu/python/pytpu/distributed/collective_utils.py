@@ -48,7 +48,7 @@ def broadcast(
         if not success:
             error = ValueError("success is false")
         else:
-            value, error = _called(data_or_fn)
+            value, error = _call(data_or_fn)
     if pg is not None:
         shared = [(value, error)]
         dist.broadcast_object_list(shared, group=pg, group_src=rank)
@@ -77,7 +77,7 @@ def all_gather(
         >>> all_gather(3)
         [3]
     """
-    outcomes = [_called(data_or_fn)]
+    outcomes = [_call(data_or_fn)]
     if pg is not None:
         gathered: list[Any] = [None] * pg.size()
         dist.all_gather_object(gathered, outcomes[0], group=pg)
@@ -113,7 +113,7 @@ def all_gather_object_enforce_type(
             raise TypeError(f"Object type at index {i} is {type(second)}, while first object type is {type(first)}")
 
 
-def _called(data_or_fn: Any) -> tuple[Any, Exception | None]:
+def _call(data_or_fn: Any) -> tuple[Any, Exception | None]:
     if not callable(data_or_fn):
         return data_or_fn, None
     try:

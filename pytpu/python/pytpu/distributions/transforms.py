@@ -124,12 +124,12 @@ class Transform:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the transform of `x`."""
-        return self._remembered(0, x, self._call)
+        return self._remember(0, x, self._call)
 
     def _inv_call(self, y):
-        return self._remembered(1, y, self._inverse)
+        return self._remember(1, y, self._inverse)
 
-    def _remembered(self, side, value, compute):
+    def _remember(self, side, value, compute):
         """Return the other one of a pair, if `value` is the argument (side 0) or the result (side 1)."""
         if self._cache_size == 0:
             return compute(value)

@@ -278,11 +278,11 @@ def normalize_function(
         if not callable(target):
             raise AssertionError(f"target_for_analysis must be callable, got {type(target)}")
         signature = inspect.signature(inspect.unwrap(target))
-        return _normalized(signature, args, kwargs, normalize_to_only_use_kwargs)
+        return _normalize(signature, args, kwargs, normalize_to_only_use_kwargs)
     signatures = get_signature_for_torch_op(target) or []
     matches = [signature for signature in signatures if _binds(signature, args, kwargs)]
     if len(matches) == 1:
-        return _normalized(matches[0], args, kwargs, normalize_to_only_use_kwargs)
+        return _normalize(matches[0], args, kwargs, normalize_to_only_use_kwargs)
     if not matches:
         return None
     if arg_types is None and kwarg_types is None:
@@ -297,7 +297,7 @@ def normalize_function(
         except TypeError:
             continue
         if all(type_matches(signature.parameters[key].annotation, given) for key, given in bound.arguments.items()):
-            return _normalized(signature, args, kwargs, normalize_to_only_use_kwargs)
+            return _normalize(signature, args, kwargs, normalize_to_only_use_kwargs)
     return None
 
 
@@ -333,10 +333,10 @@ def normalize_module(
     if getattr(torch.nn, type(module).__name__, None) is not type(module):
         return None
     signature = inspect.signature(inspect.unwrap(module.forward))
-    return _normalized(signature, args, kwargs or {}, normalize_to_only_use_kwargs)
+    return _normalize(signature, args, kwargs or {}, normalize_to_only_use_kwargs)
 
 
-def _normalized(
+def _normalize(
     signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any], only_kwargs: bool
 ) -> ArgsKwargsPair | None:
     names = list(signature.parameters)

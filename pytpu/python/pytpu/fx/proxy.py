@@ -584,7 +584,7 @@ def _magic(name: str) -> Callable[..., Proxy]:
     return method
 
 
-def _reflected(name: str) -> Callable[..., Proxy]:
+def _reflect(name: str) -> Callable[..., Proxy]:
     target = getattr(operator, name)
 
     def method(self: Proxy, rhs: Any) -> Proxy:
@@ -599,4 +599,4 @@ for _name in magic_methods:
         setattr(Proxy, f"__{_name.strip('_')}__", _magic(_name))
 for _name in reflectable_magic_methods:
     if hasattr(operator, _name):
-        setattr(Proxy, f"__r{_name.strip('_')}__", _reflected(_name))
+        setattr(Proxy, f"__r{_name.strip('_')}__", _reflect(_name))

@@ -92,7 +92,7 @@ def _fits(value: Any, written: str) -> bool:
     return written == "Generator" and isinstance(value, torch.Generator)
 
 
-def _converted(value: Any, written: str) -> Any:
+def _convert(value: Any, written: str) -> Any:
     """Return a value in the form that the operators here take."""
     base = written.rstrip("?")
     if value is None:
@@ -126,7 +126,7 @@ class Operator:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         for overload, arguments in self._overloads:
-            bound = self._bound(arguments, args, kwargs)
+            bound = self._bind(arguments, args, kwargs)
             if bound is not None:
                 result = getattr(self._packet, overload)(*bound[0], **bound[1])
                 return list(result) if type(result) is torch.Size else result
@@ -138,7 +138,7 @@ class Operator:
         )
 
     @staticmethod
-    def _bound(arguments: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _bind(arguments: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         positional = [argument for argument in arguments if not argument.kwarg_only]
         if len(args) > len(positional):
             return None
@@ -146,13 +146,13 @@ class Operator:
         for argument, value in zip(positional, args):
             if not _fits(value, argument._written):
                 return None
-            values.append(_converted(value, argument._written))
+            values.append(_convert(value, argument._written))
         known = {argument.name: argument for argument in arguments}
         for name, value in kwargs.items():
             argument = known.get(name)
             if argument is None or argument in positional[: len(args)] or not _fits(value, argument._written):
                 return None
-            named[name] = _converted(value, argument._written)
+            named[name] = _convert(value, argument._written)
         for argument in arguments[len(args) :]:
             if (
                 not argument.has_default_value()

@@ -126,15 +126,15 @@ def _typed_list(values: Any) -> Any:
     return list(values)
 
 
-def _untagged(value: Any, tag: str) -> Any:
+def _untag(value: Any, tag: str) -> Any:
     """Return a value without the name of its type."""
     return value
 
 
 _TYPED = {
     **{f"torch.jit._pickle.build_{name}list": _typed_list for name in ("int", "double", "bool", "tensor")},
-    "torch.jit._pickle.restore_type_tag": _untagged,
-    "torch.jit._pickle.build_tensor_from_id": _untagged,
+    "torch.jit._pickle.restore_type_tag": _untag,
+    "torch.jit._pickle.build_tensor_from_id": _untag,
 }
 
 

@@ -118,7 +118,7 @@ class ScriptedClass:
             if isinstance(statement, ast.FunctionDef):
                 self.methods[statement.name] = ScriptedFunction(program, statement, f"{qualified}.{statement.name}")
             elif isinstance(statement, ast.AnnAssign):
-                self._annotated(program, statement)
+                self._annotate(program, statement)
             elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
                 name = statement.targets[0].id
                 if name in ("__parameters__", "__buffers__", "__forward_pre_hooks__", "__forward_hooks__"):
@@ -132,7 +132,7 @@ class ScriptedClass:
             elif not isinstance(statement, (ast.Pass, ast.Expr)):
                 raise ScriptError(f"the class {qualified} has a statement that TorchScript does not have")
 
-    def _annotated(self, program: Program, statement: ast.AnnAssign) -> None:
+    def _annotate(self, program: Program, statement: ast.AnnAssign) -> None:
         target = statement.target
         if isinstance(target, ast.Name):
             name = target.id

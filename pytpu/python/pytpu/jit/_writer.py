@@ -286,12 +286,12 @@ class Code:
         name = self._name if not path else f"Module_{len(self.classes)}"
         self.qualified[path] = f"__torch__.{name}"
         text = f"class {name}(Module):\n"
-        text += f"  __parameters__ = [{''.join(f'{_quoted(n)}, ' for n in parameters)}]\n"
-        text += f"  __buffers__ = [{''.join(f'{_quoted(n)}, ' for n in buffers)}]\n"
+        text += f"  __parameters__ = [{''.join(f'{_quote(n)}, ' for n in parameters)}]\n"
+        text += f"  __buffers__ = [{''.join(f'{_quote(n)}, ' for n in buffers)}]\n"
         plain = {n: kind for n, kind in lines.items() if _is_name(n)}
         text += "".join(f"  {n} : {kind}\n" for n, kind in plain.items())
         text += "  training : bool\n"
-        text += "".join(f"  __annotations__[{_quoted(n)}] = {kind}\n" for n, kind in lines.items() if n not in plain)
+        text += "".join(f"  __annotations__[{_quote(n)}] = {kind}\n" for n, kind in lines.items() if n not in plain)
         self.classes.append(text + forward)
         return self.qualified[path]
 
@@ -345,7 +345,7 @@ class Code:
     def _read(self, path: str) -> str:
         value = "self"
         for part in path.split("."):
-            value = f"{value}.{part}" if _is_name(part) else f"getattr({value}, {_quoted(part)})"
+            value = f"{value}.{part}" if _is_name(part) else f"getattr({value}, {_quote(part)})"
         name = self._free(path.rpartition(".")[2] if _is_name(path.rpartition(".")[2]) else "weight")
         self._lines.append(f"{name} = {value}")
         return name
@@ -366,7 +366,7 @@ class Code:
         if spec.type is list and len(kinds) == 1:
             return f"[{', '.join(p for p, _ in parts)}]", f"List[{kinds.pop()}]"
         if spec.type is dict and len(kinds) == 1 and all(isinstance(key, str) for key in spec.context):
-            pairs = ", ".join(f"{_quoted(key)}: {p}" for key, (p, _) in zip(spec.context, parts))
+            pairs = ", ".join(f"{_quote(key)}: {p}" for key, (p, _) in zip(spec.context, parts))
             return f"{{{pairs}}}", f"Dict[str, {kinds.pop()}]"
         raise NotImplementedError(
             f"torch.jit.trace: a result of the form {spec} is not written as TorchScript: lists and dicts have values "
@@ -383,7 +383,7 @@ class Code:
             if target is operator.getitem and isinstance(node.args[0], fx.Node) and node in self._names:
                 continue
             if isinstance(target, HigherOrderOperator):
-                self._inlined(module, node)
+                self._inline(module, node)
                 continue
             call = self._call(node)
             if not node.users:
@@ -392,7 +392,7 @@ class Code:
             self._names[node] = self._free(node.name)
             self._lines.append(f"{self._names[node]} = {call}")
 
-    def _inlined(self, module: fx.GraphModule, node: fx.Node) -> None:
+    def _inline(self, module: fx.GraphModule, node: fx.Node) -> None:
         """Write the operators of a block without gradients in place of its call."""
         if node.target is not torch.ops.higher_order.wrap_with_set_grad_enabled:
             raise NotImplementedError(f"torch.jit.trace: {node.target} is not written as TorchScript")
@@ -446,7 +446,7 @@ class Code:
         if isinstance(value, complex):
             raise NotImplementedError("torch.jit.trace: complex numbers are not written as TorchScript")
         if isinstance(value, str):
-            return _quoted(value)
+            return _quote(value)
         if isinstance(value, torch.dtype):
             return str(DTYPES.index(value))
         if isinstance(value, torch.device):
@@ -480,6 +480,6 @@ def _is_name(text: str) -> bool:
     return text.isidentifier() and not keyword.iskeyword(text) and text not in _TAKEN
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

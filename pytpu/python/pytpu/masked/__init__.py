@@ -56,7 +56,7 @@ def _full_mask(input, mask):
     return mask.to(_C.bool, copy=True).broadcast_to(input.shape)
 
 
-def _replaced(input, mask, value):
+def _replace(input, mask, value):
     """Return `input` with `value` where the mask is false."""
     if mask is None:
         return input
@@ -82,12 +82,12 @@ def _summed_dtype(dtype):
 def sum(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """Return the sum of the unmasked elements."""
     dtype = dtype or _summed_dtype(input.dtype)
-    return _C._ops.sum(_replaced(input, mask, 0), _dims(dim, input.ndim), bool(keepdim), dtype=dtype)
+    return _C._ops.sum(_replace(input, mask, 0), _dims(dim, input.ndim), bool(keepdim), dtype=dtype)
 
 
 def prod(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """Return the product of the unmasked elements."""
-    y = _replaced(input, mask, 1).to(dtype or _summed_dtype(input.dtype))
+    y = _replace(input, mask, 1).to(dtype or _summed_dtype(input.dtype))
     for d in reversed(_dims(dim, input.ndim)):
         y = y.prod(d, bool(keepdim))
     return y
@@ -96,35 +96,35 @@ def prod(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 def cumsum(input, dim, *, dtype=None, mask=None):
     """Return running sums of the unmasked elements."""
     dtype = dtype or input.dtype
-    return _replaced(input, mask, 0).cumsum(_dims(dim, input.ndim)[0], dtype=dtype).to(dtype)
+    return _replace(input, mask, 0).cumsum(_dims(dim, input.ndim)[0], dtype=dtype).to(dtype)
 
 
 def cumprod(input, dim, *, dtype=None, mask=None):
     """Return running products of the unmasked elements."""
     dtype = dtype or input.dtype
-    return _replaced(input, mask, 1).cumprod(_dims(dim, input.ndim)[0], dtype=dtype).to(dtype)
+    return _replace(input, mask, 1).cumprod(_dims(dim, input.ndim)[0], dtype=dtype).to(dtype)
 
 
 def amax(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """Return the greatest of the unmasked elements."""
-    y = _replaced(input, mask, _least(input.dtype)).amax(_dims(dim, input.ndim), bool(keepdim))
+    y = _replace(input, mask, _least(input.dtype)).amax(_dims(dim, input.ndim), bool(keepdim))
     return y.to(dtype or input.dtype)
 
 
 def amin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """Return the least of the unmasked elements."""
-    y = _replaced(input, mask, _greatest(input.dtype)).amin(_dims(dim, input.ndim), bool(keepdim))
+    y = _replace(input, mask, _greatest(input.dtype)).amin(_dims(dim, input.ndim), bool(keepdim))
     return y.to(dtype or input.dtype)
 
 
 def argmax(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """Return the index of the greatest unmasked element, in the dtype of `input` unless `dtype` is given."""
-    return _replaced(input, mask, _least(input.dtype)).argmax(dim, bool(keepdim)).to(dtype or input.dtype)
+    return _replace(input, mask, _least(input.dtype)).argmax(dim, bool(keepdim)).to(dtype or input.dtype)
 
 
 def argmin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """Return the index of the least unmasked element, in the dtype of `input` unless `dtype` is given."""
-    return _replaced(input, mask, _greatest(input.dtype)).argmin(dim, bool(keepdim)).to(dtype or input.dtype)
+    return _replace(input, mask, _greatest(input.dtype)).argmin(dim, bool(keepdim)).to(dtype or input.dtype)
 
 
 def _count(input, dim, keepdim, mask):
@@ -147,7 +147,7 @@ def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
     """Return the lower median of the unmasked elements, or NaN without any, which integers refuse."""
     x = input if input.is_floating_point() else input.to(_C.float32)
-    y = _replaced(x, mask, float("nan")).nanmedian(_dims(dim, input.ndim)[0], keepdim).values
+    y = _replace(x, mask, float("nan")).nanmedian(_dims(dim, input.ndim)[0], keepdim).values
     if input.is_floating_point():
         return y
     if bool(y.isnan().any()):
@@ -157,19 +157,19 @@ def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
 
 def logsumexp(input, dim=None, *, keepdim=False, dtype=None, mask=None):
     """Return the logarithm of the sum of exponentials of the unmasked elements."""
-    y = _replaced(input, mask, _least(input.dtype)).logsumexp(_dims(dim, input.ndim), keepdim)
+    y = _replace(input, mask, _least(input.dtype)).logsumexp(_dims(dim, input.ndim), keepdim)
     return y.to(dtype or input.dtype)
 
 
 def logaddexp(input, other, *, dtype=None, input_mask=None, other_mask=None):
     """Return `logaddexp` of two tensors. A masked-out element adds nothing."""
-    x, y = _replaced(input, input_mask, _least(input.dtype)), _replaced(other, other_mask, _least(other.dtype))
+    x, y = _replace(input, input_mask, _least(input.dtype)), _replace(other, other_mask, _least(other.dtype))
     return _C._ops.logaddexp(x, y).to(dtype or input.dtype)
 
 
 def norm(input, ord=2.0, dim=None, *, keepdim=False, dtype=None, mask=None):
     """Return the `ord`-norm of the unmasked elements."""
-    x = _replaced(input, mask, _inf if ord == -_inf else 0)
+    x = _replace(input, mask, _inf if ord == -_inf else 0)
     return _C._ops.linalg_vector_norm(x, ord, _dims(dim, input.ndim), bool(keepdim), dtype=dtype or input.dtype)
 
 
@@ -200,23 +200,21 @@ def std(input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype
 
 def softmax(input, dim, *, dtype=None, mask=None):
     """Return the softmax over the unmasked elements, with zeros elsewhere."""
-    return _replaced(input, mask, _least(input.dtype)).softmax(_dims(dim, input.ndim)[0], dtype=dtype or input.dtype)
+    return _replace(input, mask, _least(input.dtype)).softmax(_dims(dim, input.ndim)[0], dtype=dtype or input.dtype)
 
 
 def log_softmax(input, dim, *, dtype=None, mask=None):
     """Return the logarithm of the softmax over the unmasked elements, with minus infinity elsewhere."""
-    return _replaced(input, mask, _least(input.dtype)).log_softmax(
-        _dims(dim, input.ndim)[0], dtype=dtype or input.dtype
-    )
+    return _replace(input, mask, _least(input.dtype)).log_softmax(_dims(dim, input.ndim)[0], dtype=dtype or input.dtype)
 
 
 def softmin(input, dim, *, dtype=None, mask=None):
     """Return the softmax of the negated input over the unmasked elements, with zeros elsewhere."""
-    x = _replaced(input, mask, _greatest(input.dtype))
+    x = _replace(input, mask, _greatest(input.dtype))
     return (-x).softmax(_dims(dim, input.ndim)[0], dtype=dtype or input.dtype)
 
 
 def normalize(input, ord, dim, *, eps=1e-12, dtype=None, mask=None):
     """Return the unmasked elements divided by their norm, or by `eps` if that is greater, with zeros elsewhere."""
     size = norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask)
-    return _replaced(input, mask, 0) / size.clamp(min=eps)
+    return _replace(input, mask, 0) / size.clamp(min=eps)

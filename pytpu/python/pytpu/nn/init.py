@@ -559,7 +559,7 @@ for _function in (uniform_, normal_, constant_, kaiming_uniform_):
 del _function
 
 
-def _deprecated(function: Callable[_P, _R]) -> Callable[_P, _R]:
+def _deprecate(function: Callable[_P, _R]) -> Callable[_P, _R]:
     new = function.__name__
     old = new[:-1]
 
@@ -572,14 +572,14 @@ def _deprecated(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return renamed
 
 
-uniform = _deprecated(uniform_)
-normal = _deprecated(normal_)
-constant = _deprecated(constant_)
-eye = _deprecated(eye_)
-dirac = _deprecated(dirac_)
-xavier_uniform = _deprecated(xavier_uniform_)
-xavier_normal = _deprecated(xavier_normal_)
-kaiming_uniform = _deprecated(kaiming_uniform_)
-kaiming_normal = _deprecated(kaiming_normal_)
-orthogonal = _deprecated(orthogonal_)
-sparse = _deprecated(sparse_)
+uniform = _deprecate(uniform_)
+normal = _deprecate(normal_)
+constant = _deprecate(constant_)
+eye = _deprecate(eye_)
+dirac = _deprecate(dirac_)
+xavier_uniform = _deprecate(xavier_uniform_)
+xavier_normal = _deprecate(xavier_normal_)
+kaiming_uniform = _deprecate(kaiming_uniform_)
+kaiming_normal = _deprecate(kaiming_normal_)
+orthogonal = _deprecate(orthogonal_)
+sparse = _deprecate(sparse_)

@@ -201,7 +201,7 @@ class AveragedModel(Module):
         """Return what the averaged copy of the model returns for these arguments."""
         return self.module(*args, **kwargs)
 
-    def _averaged(self, module):
+    def _average(self, module):
         tensors = list(module.parameters())
         return tensors + list(module.buffers()) if self.use_buffers else tensors
 
@@ -214,12 +214,12 @@ class AveragedModel(Module):
         Args:
             model: Model with the parameters and buffers of the one that was copied.
         """
-        own = [p.detach() for p in self._averaged(self.module)]
+        own = [p.detach() for p in self._average(self.module)]
         on_accelerator = any(a.device.type == "tpu" for a in own)
         if on_accelerator:
             # The average is part of the training step that has just ended.
             _C._step_begins(id(self), False)
-        theirs = [p.detach().to(a.device) for p, a in zip(self._averaged(model), own)]
+        theirs = [p.detach().to(a.device) for p, a in zip(self._average(model), own)]
         count = int(self.n_averaged)
         if count == 0:
             for a, p in zip(own, theirs):

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-def _made(name, M, dtype, layout, device, requires_grad, f):
+def _make(name, M, dtype, layout, device, requires_grad, f):
     """Check the arguments that all windows have, and return the tensor of `f` at the positions 0, 1, ..."""
     dtype = _C.get_default_dtype() if dtype is None else dtype
     if M < 0:
@@ -69,7 +69,7 @@ def exponential(
     if sym and center is not None:
         raise ValueError("Center must be None for symmetric windows")
     middle = _last(M, sym) / 2 if center is None else center
-    return _made("exponential", M, dtype, layout, device, requires_grad, lambda k: (-(k - middle).abs() / tau).exp())
+    return _make("exponential", M, dtype, layout, device, requires_grad, lambda k: (-(k - middle).abs() / tau).exp())
 
 
 def cosine(
@@ -83,7 +83,7 @@ def cosine(
 ) -> Tensor:
     """Half a period of a sine."""
     step = _pi / (M if sym or M <= 1 else M + 1) if M else 0
-    return _made("cosine", M, dtype, layout, device, requires_grad, lambda k: ((k + 0.5) * step).sin())
+    return _make("cosine", M, dtype, layout, device, requires_grad, lambda k: ((k + 0.5) * step).sin())
 
 
 def gaussian(
@@ -100,7 +100,7 @@ def gaussian(
     if std <= 0:
         raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
     middle = _last(M, sym) / 2
-    return _made("gaussian", M, dtype, layout, device, requires_grad, lambda k: (((k - middle) / std) ** 2 / -2).exp())
+    return _make("gaussian", M, dtype, layout, device, requires_grad, lambda k: (((k - middle) / std) ** 2 / -2).exp())
 
 
 def kaiser(
@@ -122,7 +122,7 @@ def kaiser(
         top = _C.tensor(float(beta), dtype=_C.float64)
         return _C._ops.special_i0(top * (1 - x * x).clamp(min=0).sqrt()) / _C._ops.special_i0(top)
 
-    return _made("kaiser", M, dtype, layout, device, requires_grad, weights)
+    return _make("kaiser", M, dtype, layout, device, requires_grad, weights)
 
 
 def general_cosine(
@@ -152,7 +152,7 @@ def _cosines(name, M, a, sym, dtype, layout, device, requires_grad):
         angle = k * (2 * _pi / _last(M, sym))
         return sum((-1) ** i * w * (angle * i).cos() for i, w in enumerate(a))
 
-    return _made(name, M, dtype, layout, device, requires_grad, weights)
+    return _make(name, M, dtype, layout, device, requires_grad, weights)
 
 
 def general_hamming(
@@ -237,4 +237,4 @@ def bartlett(
     def weights(k):
         return k + 1 if M == 1 else 1 - (k * (2 / _last(M, sym)) - 1).abs()
 
-    return _made("bartlett", M, dtype, layout, device, requires_grad, weights)
+    return _make("bartlett", M, dtype, layout, device, requires_grad, weights)

@@ -284,7 +284,7 @@ class Advisor:
             return None
         return cost
 
-    def _compared(self, group, op, rule, what, change, note="", work=1.0):
+    def _compare(self, group, op, rule, what, change, note="", work=1.0):
         """Return the advice to replace the op of a group by `op`.
 
         `work` is the part of the changed op that does the work of the old one.
@@ -313,7 +313,7 @@ class Advisor:
         for head_dim in (LANES, 2 * LANES):
             changed = op.with_head_dim(head_dim) if head_dim > op.head_dim else None
             if changed is not None:
-                yield from self._compared(
+                yield from self._compare(
                     group,
                     changed,
                     "heads",
@@ -330,7 +330,7 @@ class Advisor:
         name = "vocabulary" if group.is_vocabulary else "product"
         what = f"{name}, {_times(group)}: {op.rows} x {op.k} x {op.n}"
         if (k, n) != (op.k, op.n):
-            yield from self._compared(group, op.with_sizes(k=k, n=n), "widths", what, _resized(op, k, n))
+            yield from self._compare(group, op.with_sizes(k=k, n=n), "widths", what, _resize(op, k, n))
         # A vocabulary has a fixed size, but a width may be rounded down.
         down_k, down_n = (
             size - size % LANES if size > LANES and size % LANES <= size // 50 else size for size in (op.k, op.n)
@@ -338,8 +338,8 @@ class Advisor:
         if group.is_vocabulary:
             down_n = op.n
         if (down_k, down_n) != (op.k, op.n):
-            yield from self._compared(
-                group, op.with_sizes(k=down_k, n=down_n), "widths", what, _resized(op, down_k, down_n)
+            yield from self._compare(
+                group, op.with_sizes(k=down_k, n=down_n), "widths", what, _resize(op, down_k, down_n)
             )
 
     def rows(self, group):
@@ -347,7 +347,7 @@ class Advisor:
         op = group.op
         if not isinstance(op, Product) or op.rows >= SUBLANES or min(op.k, op.n) < LANES:
             return
-        yield from self._compared(
+        yield from self._compare(
             group,
             op.with_sizes(rows=SUBLANES),
             "rows",
@@ -379,7 +379,7 @@ class Advisor:
             is_same = growth <= 1.7
             found += [
                 (is_same, a)
-                for a in self._compared(
+                for a in self._compare(
                     group,
                     changed,
                     "channels",
@@ -537,7 +537,7 @@ class _Search:
         self.known[n] = step
         return step.fits()
 
-    def _predicted(self):
+    def _predict(self):
         """Estimate the batch at which memory ends, from two known sizes."""
         sized = sorted(n for n, step in self.known.items() if not step.errors)
         if len(sized) < 2:
@@ -580,7 +580,7 @@ class _Search:
             if low >= limit or high is not None and high - low <= grain:
                 return
             is_misled = not does_fit and next_size > 2 * self.batch
-            predicted = None if is_misled and self.known[next_size].errors else self._predicted()
+            predicted = None if is_misled and self.known[next_size].errors else self._predict()
             if high is None:
                 # Small sizes do not show how memory grows at large ones.
                 next_size = min(predicted or 2 * low, _MOST_GROWTH * low, limit)
@@ -651,6 +651,6 @@ def _count(n, one, several):
     return f"{n} {one if n == 1 else several}"
 
 
-def _resized(op, k, n):
+def _resize(op, k, n):
     parts = [f"{old} -> {new}" for old, new in ((op.k, k), (op.n, n)) if old != new]
     return " and ".join(parts)

@@ -63,7 +63,7 @@ def load(file):
     if hashlib.sha256(data).hexdigest().encode() != checksum:
         raise ValueError(f"{shown} is damaged: its checksum does not fit its content")
     try:
-        content = json_of(_inflated(data))
+        content = json_of(_inflate(data))
         _check_kernels(content)
     except (ValueError, zlib.error) as error:
         raise ValueError(f"{shown} is damaged: {error}") from None
@@ -75,7 +75,7 @@ def expanded_limit(size):
     return (256 << 20) + 32 * size
 
 
-def _inflated(data):
+def _inflate(data):
     limit = expanded_limit(len(data))
     stream = zlib.decompressobj()
     found = stream.decompress(data, limit)

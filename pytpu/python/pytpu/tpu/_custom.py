@@ -66,7 +66,7 @@ def _tensors(value):
     return [x for x in pytree.tree_leaves(value) if isinstance(x, torch.Tensor)]
 
 
-def _registered(name):
+def _register(name):
     """Return the operator with this name, for pickles."""
     space, _, op = name.partition("::")
     return getattr(getattr(_ops, space), op)._op
@@ -102,7 +102,7 @@ class CustomOp(_C._CustomCall):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _registered, (self._name,)
+        return _register, (self._name,)
 
     def register_autograd(
         self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None

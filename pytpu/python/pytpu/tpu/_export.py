@@ -35,11 +35,11 @@ def _is_tensor(x):
     return isinstance(x, torch.Tensor)
 
 
-def _described(tensor):
+def _describe(tensor):
     return [list(tensor.shape), str(tensor.dtype).removeprefix("torch.")]
 
 
-def _shown(described):
+def _show(described):
     return "(" + ", ".join(f"{dtype}{shape}" for shape, dtype in described) + ")"
 
 
@@ -59,15 +59,15 @@ def _structure(value, count):
     raise TypeError(f"torch.tpu.export: cannot describe a value of type {type(value).__name__}")
 
 
-def _built(structure, tensors):
+def _build(structure, tensors):
     ((kind, content),) = structure.items()
     if kind == "tensor":
         return tensors[content]
     if kind == "dict":
-        return {k: _built(v, tensors) for k, v in content.items()}
+        return {k: _build(v, tensors) for k, v in content.items()}
     if kind == "value":
         return content
-    made = [_built(v, tensors) for v in content]
+    made = [_build(v, tensors) for v in content]
     return tuple(made) if kind == "tuple" else made
 
 
@@ -91,11 +91,9 @@ class Exported:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         tensors: list[Tensor] = []
         structure = _structure([args, kwargs], tensors)
-        given = [_described(t) for t in tensors]
+        given = [_describe(t) for t in tensors]
         if given != self._manifest["inputs"]:
-            raise RuntimeError(
-                f"the exported program takes {_shown(self._manifest['inputs'])}, but got {_shown(given)}"
-            )
+            raise RuntimeError(f"the exported program takes {_show(self._manifest['inputs'])}, but got {_show(given)}")
         if structure != self._manifest["call"]:
             raise RuntimeError(
                 "the exported program was made for a call with other arguments that are not tensors, or in another "
@@ -110,10 +108,10 @@ class Exported:
             self._op = stablehlo_op(f"exported::program_{name}", self.stablehlo)
         found = self._op(*(tensors[a] if isinstance(a, int) else constants[a] for a in self._manifest["arguments"]))
         found = found if isinstance(found, (tuple, list)) else (found,)
-        return _built(self._manifest["results"], [found[i] for i in self._manifest["places"]])
+        return _build(self._manifest["results"], [found[i] for i in self._manifest["places"]])
 
     def __repr__(self) -> str:
-        return f"Exported({_shown(self.inputs)} -> {_shown(self.outputs)}, {len(self.constants)} constants)"
+        return f"Exported({_show(self.inputs)} -> {_show(self.outputs)}, {len(self.constants)} constants)"
 
     def compile(self, topology: str = "v5e:2x2", **options: Any) -> ProgramReport:
         """Compile the program for a TPU that is not here, and return its report.
@@ -175,7 +173,7 @@ def export(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Exported:
     try:
         # Each tensor is a value of its own, even if it is the argument twice.
         inputs = [_C._export_input(t) for t in given]
-        call_args, call_kwargs = _built(call, inputs)
+        call_args, call_kwargs = _build(call, inputs)
         with torch.no_grad():
             found: list[Tensor] = []
             results = _structure(fn(*call_args, **call_kwargs), found)
@@ -195,9 +193,9 @@ def export(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Exported:
     manifest = {
         "format": _FORMAT,
         "call": call,
-        "inputs": [_described(t) for t in given],
+        "inputs": [_describe(t) for t in given],
         "results": results,
-        "outputs": [_described(t) for t in found],
+        "outputs": [_describe(t) for t in found],
         "arguments": names,
         "places": places,
     }
@@ -267,7 +265,7 @@ def _check(manifest, text, constants):
     for a in arguments:
         expect(a in constants if isinstance(a, str) else _artefact.is_count(a, len(inputs)), "an argument")
     kernel = _C._CustomKernel("exported::program", text, None)
-    given = [_described(constants[a]) if isinstance(a, str) else inputs[a] for a in arguments]
+    given = [_describe(constants[a]) if isinstance(a, str) else inputs[a] for a in arguments]
     expect(_artefact.described(kernel.args) == given, "the description of the arguments")
     found = _artefact.described(kernel.results)
     expect(isinstance(places, list) and len(places) == len(outputs), "the list of results")

@@ -177,7 +177,7 @@ def exported(fn, args, kwargs, tensors, platform, donated=(), grad=None, chip="T
             except Exception:
                 # A residual of forward may be an array that cannot leave a program, such as the state of a generator.
                 made = None
-        made = _recomputed(flat, avals, platform) if made is None else made
+        made = _recompute(flat, avals, platform) if made is None else made
         return made | {"chip": chip} if _chip.is_asked else made
 
 
@@ -185,12 +185,12 @@ def _is_inexact(x):
     return jnp.issubdtype(x.dtype, jnp.inexact)
 
 
-def _conjugated(x):
+def _conjugate(x):
     # The gradient of a complex number is the conjugate of JAX's.
     return jnp.conj(x) if jnp.issubdtype(x.dtype, jnp.complexfloating) else x
 
 
-def _merged(arrays, at, parts):
+def _merge(arrays, at, parts):
     whole = list(arrays)
     for i, part in zip(at, parts):
         whole[i] = part
@@ -200,7 +200,7 @@ def _merged(arrays, at, parts):
 def _cotangents(outs, given):
     """Return a cotangent for each result. Results that are floating-point numbers get the given ones."""
     rest = iter(given)
-    return tuple(_conjugated(next(rest)) if _is_inexact(y) else np.zeros(y.shape, jax.dtypes.float0) for y in outs)
+    return tuple(_conjugate(next(rest)) if _is_inexact(y) else np.zeros(y.shape, jax.dtypes.float0) for y in outs)
 
 
 def _results(count, at):
@@ -217,7 +217,7 @@ def _with_residuals(flat, avals, platform):
     traced = {}
 
     def forward(*arrays):
-        outs, pull = jax.vjp(lambda *parts: flat(*_merged(arrays, at, parts)), *(arrays[i] for i in at))
+        outs, pull = jax.vjp(lambda *parts: flat(*_merge(arrays, at, parts)), *(arrays[i] for i in at))
         leaves, tree = jax.tree.flatten(pull)
         inputs = {id(x): i for i, x in enumerate(arrays)}
         outputs = {id(y): i for i, y in enumerate(outs)}
@@ -252,7 +252,7 @@ def _with_residuals(flat, avals, platform):
         kept = dict(zip(saved, arrays))
         leaves = [leaf if kind == "constant" else kept[kind, leaf] for kind, leaf in traced["sources"]]
         pull = jax.tree.unflatten(traced["tree"], leaves)
-        return tuple(_conjugated(g) for g in pull(_cotangents(outs[:visible], arrays[len(saved) :])))
+        return tuple(_conjugate(g) for g in pull(_cotangents(outs[:visible], arrays[len(saved) :])))
 
     of = {"input": avals, "output": outs}
     given = [of[kind][i] for kind, i in saved] + [outs[i] for i in cotangents]
@@ -266,7 +266,7 @@ def _with_residuals(flat, avals, platform):
     }
 
 
-def _recomputed(flat, avals, platform):
+def _recompute(flat, avals, platform):
     """Export the function, and a gradient that computes the function again."""
     at = [i for i, x in enumerate(avals) if _is_inexact(x)]
     outs = jax.eval_shape(flat, *avals)
@@ -274,8 +274,8 @@ def _recomputed(flat, avals, platform):
 
     def backward(*arrays):
         inputs, given = arrays[: len(avals)], arrays[len(avals) :]
-        _, pull = jax.vjp(lambda *parts: flat(*_merged(inputs, at, parts)), *(inputs[i] for i in at))
-        return tuple(_conjugated(g) for g in pull(_cotangents(outs, given)))
+        _, pull = jax.vjp(lambda *parts: flat(*_merge(inputs, at, parts)), *(inputs[i] for i in at))
+        return tuple(_conjugate(g) for g in pull(_cotangents(outs, given)))
 
     text = _text(flat, avals, platform)
     made = {"text": text, "form": flat.spec}

@@ -48,18 +48,18 @@ def _form(spec):
     for kind in ("tuple", "list"):
         if isinstance(spec, dict) and spec.get(kind) == list(range(len(spec.get(kind, ())))):
             return kind
-    return functools.partial(_built, spec)
+    return functools.partial(_build, spec)
 
 
-def _built(spec, tensors):
+def _build(spec, tensors):
     if spec is None:
         return None
     if isinstance(spec, int):
         return tensors[spec]
     ((kind, items),) = spec.items()
     if kind == "dict":
-        return {k: _built(v, tensors) for k, v in items}
-    made = [_built(v, tensors) for v in items]
+        return {k: _build(v, tensors) for k, v in items}
+    made = [_build(v, tensors) for v in items]
     return made if kind == "list" else tuple(made)
 
 
@@ -162,12 +162,12 @@ class JaxOp(_FormOp):
         if self._mode == "jax" and all(t.device.type == "cpu" for t in tensors) and not needs_grad:
             return self._run_by_jax(args, kwargs, tensors)
         donated = [] if needs_grad else [i for n in self._donate_argnums if n < len(args) for i in _leaves(args[n])]
-        export = self._exported(args, kwargs, tensors, platform or "tpu", donated, grad)
+        export = self._export(args, kwargs, tensors, platform or "tpu", donated, grad)
         if "why" in export:
             return self._differentiable(self._made(export, len(tensors), donated), export["why"])
         return self._made(export, len(tensors), donated)
 
-    def _exported(self, args, kwargs, tensors, platform, donated, grad):
+    def _export(self, args, kwargs, tensors, platform, donated, grad):
         """Return the export for such a call, from disk if it is there."""
         made = _identity.of_call(self._name, self._fn, self._mapped, args, kwargs, tensors, platform, donated, grad)
         chip = _chip(platform)
@@ -214,7 +214,7 @@ class JaxOp(_FormOp):
 
         def fake(*args, **kwargs):
             made = [torch.empty(shape, dtype=getattr(torch, dtype), device="meta") for shape, dtype in shapes]
-            return _given(form, made)
+            return _arrange(form, made)
 
         return fake
 
@@ -227,7 +227,7 @@ class JaxOp(_FormOp):
             found, spec = on_cpu(
                 [t for t in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
             )
-            return _given(_form(spec), found)
+            return _arrange(_form(spec), found)
 
         return run
 
@@ -246,11 +246,9 @@ class JaxOp(_FormOp):
         marked_args, marked_kwargs, tensors = taken.call
         exports = {}
         for platform in ("tpu", "cpu"):
-            exports[platform] = {"plain": self._exported(marked_args, marked_kwargs, tensors, platform, [], None)}
+            exports[platform] = {"plain": self._export(marked_args, marked_kwargs, tensors, platform, [], None)}
             if self._grad is not None:
-                exports[platform]["grad"] = self._exported(
-                    marked_args, marked_kwargs, tensors, platform, [], self._grad
-                )
+                exports[platform]["grad"] = self._export(marked_args, marked_kwargs, tensors, platform, [], self._grad)
         described = [[list(t.shape), str(t.dtype).removeprefix("torch.")] for t in tensors]
         _artefact.save(
             file,
@@ -263,7 +261,7 @@ class JaxOp(_FormOp):
         )
 
 
-def _given(form, tensors):
+def _arrange(form, tensors):
     tensors = tuple(tensors)
     if form == "one":
         return tensors[0]
@@ -499,8 +497,8 @@ class _LoadedOp(_FormOp):
         found = next((c for c in alike if c["call"] == _artefact.call(args, kwargs)), None)
         if found is None:
             raise RuntimeError(
-                f"{self._name}: {self._place} has no kernel for the arguments {_listed(given)}, "
-                f"but for {', '.join(_listed(c['args']) for c in self._contents)}"
+                f"{self._name}: {self._place} has no kernel for the arguments {_show_all(given)}, "
+                f"but for {', '.join(_show_all(c['args']) for c in self._contents)}"
                 + (", called in another way or with other static arguments" if alike else "")
             )
         exports = found["exports"].get(platform or "tpu")
@@ -514,7 +512,7 @@ class _LoadedOp(_FormOp):
         return self._differentiable(served, export["why"]) if "why" in export else served
 
 
-def _listed(described):
+def _show_all(described):
     return "(" + ", ".join(f"{dtype}{shape}" for shape, dtype in described) + ")"
 
 

@@ -138,27 +138,27 @@ def _indexing(key):
 # ---- kept results of a chosen operator
 
 
-def _described(x):
+def _describe(x):
     return x._storage_id(), x.storage_offset(), tuple(x.shape), tuple(x.stride()), x.dtype
 
 
-def _listed(value):
+def _list_tensors(value):
     """Return the tensors in nested tuples, lists and dictionaries."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, (tuple, list)):
-        return [t for v in value for t in _listed(v)]
+        return [t for v in value for t in _list_tensors(v)]
     if isinstance(value, dict):
-        return [t for v in value.values() for t in _listed(v)]
+        return [t for v in value.values() for t in _list_tensors(v)]
     return []
 
 
-def _filled(value, tensors):
+def _fill(value, tensors):
     """Return `value` with its tensors replaced by the next ones of the iterator `tensors`."""
     if isinstance(value, torch.Tensor):
         return next(tensors)
     if isinstance(value, (tuple, list)):
-        items = [_filled(v, tensors) for v in value]
+        items = [_fill(v, tensors) for v in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return value
 
@@ -167,13 +167,13 @@ class _Results:
     """The results of one call of an operator, and the parts of its arguments that backward needs."""
 
     def __init__(self, out, offload):
-        tensors = _listed(out)
+        tensors = _list_tensors(out)
         self.requires_grad = [t.requires_grad for t in tensors]
         self.devices = [t.device for t in tensors]
         self.offload = offload
         self.tensors = [t.detach().cpu() if offload else t.detach() for t in tensors]
         self.versions = [t._version for t in self.tensors]
-        self.shape = _filled(out, iter([None] * len(tensors))) if not isinstance(out, torch.Tensor) else None
+        self.shape = _fill(out, iter([None] * len(tensors))) if not isinstance(out, torch.Tensor) else None
         self.is_one = isinstance(out, torch.Tensor)
         self.arguments = None
         self.needs_arguments = False
@@ -201,13 +201,13 @@ class _Saved:
 
     def settle(self, results, outputs, arguments):
         """Decide where backward finds the tensor: among the results or the arguments, or here."""
-        what = _described(self.tensor)
+        what = _describe(self.tensor)
         for i, output in enumerate(outputs):
             if what == output:
                 self.result, self.tensor = (results, i), None
                 return
         for i, argument in enumerate(arguments):
-            if what == _described(argument):
+            if what == _describe(argument):
                 # A parameter lives on anyway.
                 if not argument.is_leaf:
                     self.argument, self.tensor = (results, i), None
@@ -316,7 +316,7 @@ class _Mode(TorchFunctionMode):
         hooks = contextlib.nullcontext() if frame is None else saved_tensors_hooks(pack, lambda s: s.value(frame))
         with hooks:
             out = func(*args, **kwargs)
-        outputs, arguments = _listed(out), _listed((args, kwargs))
+        outputs, arguments = _list_tensors(out), _list_tensors((args, kwargs))
         memory = {t._storage_id() for t in arguments}
         if any(t._storage_id() in memory for t in outputs):
             # Views cost nothing, so the second run makes them again.
@@ -324,7 +324,7 @@ class _Mode(TorchFunctionMode):
             return out
         results = _Results(out, offload)
         for s in saved:
-            s.settle(results, [_described(t) for t in outputs], arguments)
+            s.settle(results, [_describe(t) for t in outputs], arguments)
         if frame is not None:
             if frame.random is not None:
                 results.random = frame.random.now()
@@ -358,22 +358,22 @@ class _Mode(TorchFunctionMode):
         if not self.allow_mutation:
             results.check()
         if results.needs_arguments:
-            results.arguments = [t.detach() for t in _listed((args, kwargs))]
+            results.arguments = [t.detach() for t in _list_tensors((args, kwargs))]
             self.frame.arguments_came()
         if results.random is not None:
             results.random.restore()
         tensors = [results.tensor(i) for i in range(len(results.tensors))]
         if any(results.requires_grad):
             tensors = _Known.apply(results.requires_grad, torch.empty(0, requires_grad=True), *tensors)
-        return tensors[0] if results.is_one else _refilled(results.shape, iter(tensors))
+        return tensors[0] if results.is_one else _refill(results.shape, iter(tensors))
 
 
-def _refilled(shape, tensors):
-    """Undo `_filled` with `None` for tensors."""
+def _refill(shape, tensors):
+    """Undo `_fill` with `None` for tensors."""
     if shape is None:
         return next(tensors)
     if isinstance(shape, (tuple, list)):
-        items = [_refilled(v, tensors) for v in shape]
+        items = [_refill(v, tensors) for v in shape]
         return type(shape)(*items) if hasattr(shape, "_fields") else type(shape)(items)
     return shape
 

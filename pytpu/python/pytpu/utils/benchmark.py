@@ -312,7 +312,7 @@ class Timer:
                 return number
             number *= 10
 
-    def _measured(self, number, is_enough, min_run_time, max_run_time, callback):
+    def _measure(self, number, is_enough, min_run_time, max_run_time, callback):
         times = []
         while sum(times) < min_run_time or not is_enough(times):
             times.append(self._timeit(number))
@@ -326,7 +326,7 @@ class Timer:
         """Measure blocks of runs for at least `min_run_time`. The size of a block is found first."""
         with set_torch_threads(self._task_spec.num_threads):
             number = self._block_size(min_run_time)
-            return self._measured(number, bool, min_run_time, math.inf, callback)
+            return self._measure(number, bool, min_run_time, math.inf, callback)
 
     def adaptive_autorange(self, threshold=0.1, *, min_run_time=0.01, max_run_time=10.0, callback=None):
         """Measure blocks of runs until they differ by less than `threshold`, or for `max_run_time`."""
@@ -336,7 +336,7 @@ class Timer:
 
         with set_torch_threads(self._task_spec.num_threads):
             number = self._block_size(0.05)
-            return self._measured(number, is_enough, min_run_time, max_run_time, callback)
+            return self._measure(number, is_enough, min_run_time, max_run_time, callback)
 
 
 class Compare:
@@ -399,7 +399,7 @@ class Compare:
                         for (other, column), r in cells.items()
                         if (other == row if self._colours == "row" else (other[0], column) == (row[0], head))
                     ]
-                    texts[j + 1] = _coloured(texts[j + 1], cells[row, head].median, min(rivals))
+                    texts[j + 1] = _colour(texts[j + 1], cells[row, head].median, min(rivals))
             lines.append("  |  ".join([columns[0][1][i].ljust(widths[0]), *texts[1:]]))
         lines += ["", f"Times are in {unit_to_english(unit)}s ({unit})."]
         if self._highlights and any(r.has_warnings for r in results):
@@ -437,7 +437,7 @@ def _names(rows):
     return names
 
 
-def _coloured(text, value, best):
+def _colour(text, value, best):
     if value <= max(best * 1.01, best + 100e-9):
         codes = "92", "1"
     elif value <= best * 1.1:

@@ -180,7 +180,7 @@ class CheckpointFunction(torch.autograd.Function):
         for i, t in zip(ctx.tensor_indices, ctx.saved_tensors):
             inputs[i] = t
         with ctx.random.again() if ctx.random is not None else contextlib.nullcontext():
-            detached = tuple(_detached(x) for x in inputs)
+            detached = tuple(_detach(x) for x in inputs)
             with torch.enable_grad(), ctx.autocast:
                 outputs = ctx.run_function(*detached)
         if isinstance(outputs, torch.Tensor):
@@ -230,7 +230,7 @@ class _Enough(Exception):
     """Raised when the second run has made all values that are needed."""
 
 
-def _described(t):
+def _describe(t):
     return {"shape": t.shape, "dtype": t.dtype, "device": t.device}
 
 
@@ -273,7 +273,7 @@ class _Frame:
 
     def pack(self, x):
         """The first run keeps only a number."""
-        self.expected.append(_described(x) if self.check else None)
+        self.expected.append(_describe(x) if self.check else None)
         return len(self.expected) - 1
 
     def unpack(self, i):
@@ -314,18 +314,18 @@ class _Frame:
             found[i] = x.detach()
             if i >= len(self.expected):
                 return i
-            if self.check and _described(x) != self.expected[i]:
+            if self.check and _describe(x) != self.expected[i]:
                 raise CheckpointError(
                     "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata "
                     f"than during the forward pass.\ntensor at position {i}:\nsaved metadata: "
-                    f"{self.expected[i]}\nrecomputed metadata: {_described(x)}.\n"
+                    f"{self.expected[i]}\nrecomputed metadata: {_describe(x)}.\n"
                 )
             if self.early_stop and i + 1 == len(self.expected) and self.awaited == 0:
                 raise _Enough
             return i
 
-        args = tuple(_detached(a) for a in self.args.restored())
-        kwargs = {k: _detached(v) for k, v in self.kwargs.items()}
+        args = tuple(_detach(a) for a in self.args.restored())
+        kwargs = {k: _detach(v) for k, v in self.kwargs.items()}
         again = self.random.again() if self.random is not None else contextlib.nullcontext()
         try:
             with (
@@ -356,7 +356,7 @@ def current_frame():
     return getattr(_settings, "frame", None)
 
 
-def _detached(value):
+def _detach(value):
     """Return a tensor without history for the second run of a function, or any other object itself."""
     if not isinstance(value, torch.Tensor):
         return value
@@ -410,7 +410,7 @@ def checkpoint(
     """
     if function is None:
         return functools.partial(
-            _decorated,
+            _decorate,
             use_reentrant=use_reentrant,
             preserve_rng_state=preserve_rng_state,
             context_fn=context_fn,
@@ -435,7 +435,7 @@ def checkpoint(
     return CheckpointFunction.apply(function, preserve_rng_state, *args)
 
 
-def _decorated(function, **settings):
+def _decorate(function, **settings):
     @functools.wraps(function)
     def wrapper(*args, **kwargs):
         return checkpoint(function, *args, **settings, **kwargs)

@@ -261,9 +261,9 @@ class MemTracker:
         if type not in ("current", "peak"):
             raise ValueError(f"Invalid type {type}")
         if not self._is_active:
-            return _copied(self._peak_snapshot) if type == "peak" else self._last
+            return _copy_snapshot(self._peak_snapshot) if type == "peak" else self._last
         snapshot = self._look()
-        return _copied(self._peak_snapshot) if type == "peak" else snapshot
+        return _copy_snapshot(self._peak_snapshot) if type == "peak" else snapshot
 
     def reset_mod_stats(self) -> None:
         """Forget the memory of modules, such as before another step."""
@@ -321,7 +321,7 @@ class MemTracker:
 
     def _begin(self, stats: _ModMemStats, state: _ModState, peak: _ModState, snapshot: Snapshot) -> None:
         stats.local_peak = {device: row[_TOTAL_KEY] for device, row in snapshot.items()}
-        stats.snapshots.setdefault(peak, []).append(_copied(snapshot))
+        stats.snapshots.setdefault(peak, []).append(_copy_snapshot(snapshot))
         stats.snapshots.setdefault(state, []).append(snapshot)
 
     def _end_forward(self, module: Module, inputs: Any, outputs: Any) -> None:
@@ -398,7 +398,7 @@ def _states(optimizer: Optimizer) -> list[Tensor]:
     return [value for state in optimizer.state.values() for value in state.values() if isinstance(value, Tensor)]
 
 
-def _copied(snapshot: Snapshot) -> Snapshot:
+def _copy_snapshot(snapshot: Snapshot) -> Snapshot:
     return {device: dict(row) for device, row in snapshot.items()}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 __all__ = ["Extension", "ExtensionRegistry", "StreamTransformExtension", "ZStandard"]
 
 
-def _imported(name: str) -> Any:
+def _import_module(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -63,7 +63,7 @@ class ZStandard(StreamTransformExtension):
     @staticmethod
     def is_available() -> bool:
         """Return whether one of the packages is installed."""
-        return _imported("zstandard") is not None or _imported("pyzstd") is not None
+        return _import_module("zstandard") is not None or _import_module("pyzstd") is not None
 
     @staticmethod
     def from_descriptor(version: str) -> ZStandard:
@@ -84,17 +84,17 @@ class ZStandard(StreamTransformExtension):
 
     def transform_to(self, output: Any) -> Any:
         """Return a stream that compresses."""
-        package = _imported("zstandard")
+        package = _import_module("zstandard")
         if package is not None:
             return package.ZstdCompressor().stream_writer(output)
-        return _Compressing(output, _imported("pyzstd").ZstdCompressor())
+        return _Compressing(output, _import_module("pyzstd").ZstdCompressor())
 
     def transform_from(self, input: Any) -> Any:
         """Return a stream that decompresses."""
-        package = _imported("zstandard")
+        package = _import_module("zstandard")
         if package is not None:
             return package.ZstdDecompressor().stream_reader(input)
-        return io.BytesIO(_imported("pyzstd").decompress(input.read(-1)))
+        return io.BytesIO(_import_module("pyzstd").decompress(input.read(-1)))
 
 
 class _Compressing(io.RawIOBase):

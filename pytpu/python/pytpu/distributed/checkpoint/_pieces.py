@@ -150,7 +150,7 @@ def narrow(tensor: Tensor, offsets: Sequence[int], sizes: Sequence[int]) -> Tens
 def with_memory(value: Any) -> Any:
     """Return a value whose tensors on device `meta` are replaced by tensors with memory, dicts and lists in place."""
     if isinstance(value, (torch.Tensor, DTensor)):
-        return _allocated(value) if value.device.type == "meta" else value
+        return _allocate(value) if value.device.type == "meta" else value
     if isinstance(value, dict):
         for key, item in value.items():
             value[key] = with_memory(item)
@@ -161,7 +161,7 @@ def with_memory(value: Any) -> Any:
     return value
 
 
-def _allocated(tensor: Any) -> Any:
+def _allocate(tensor: Any) -> Any:
     if not isinstance(tensor, DTensor):
         made = torch.empty_like(tensor, device=device_of_group())
         return copy_attributes(tensor, made) if isinstance(tensor, CheckpointableTensor) else made

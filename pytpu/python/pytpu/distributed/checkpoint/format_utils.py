@@ -113,10 +113,10 @@ class DynamicMetaLoadPlanner(DefaultLoadPlanner):
             RuntimeError: If a value is not a tensor.
         """
         super().set_up_planner(state_dict, metadata, is_coordinator)
-        self.metadata = Metadata({name: _described(name, value, self) for name, value in self.state_dict.items()})
+        self.metadata = Metadata({name: _describe(name, value, self) for name, value in self.state_dict.items()})
 
 
-def _described(name: str, value: Any, planner: DynamicMetaLoadPlanner) -> TensorStorageMetadata:
+def _describe(name: str, value: Any, planner: DynamicMetaLoadPlanner) -> TensorStorageMetadata:
     """Return what a file says that has a value as one whole tensor."""
     pieces = pieces_of(value)
     if pieces is None:

@@ -158,7 +158,7 @@ def _as_optimizers(optimizers: Any) -> tuple[torch.optim.Optimizer, ...]:
     return (optimizers,) if isinstance(optimizers, torch.optim.Optimizer) else tuple(optimizers)
 
 
-def _finished(state: dict[str, Any], options: StateDictOptions) -> dict[str, Any]:
+def _finish(state: dict[str, Any], options: StateDictOptions) -> dict[str, Any]:
     """Return a state with whole tensors or with tensors on `cpu`, as options say."""
     if options.full_state_dict:
         ranks = (0,) if options.cpu_offload and dist.is_available() and dist.is_initialized() else ()
@@ -183,7 +183,7 @@ def _get_model_state(model: nn.Module, options: StateDictOptions, submodules: An
             for name, parameter in model.named_parameters():
                 if not parameter.requires_grad:
                     state.pop(_plain_name(model, name, options), None)
-        state = _finished(state, options)
+        state = _finish(state, options)
     if not state and not submodules and options.strict and not options.ignore_frozen_params:
         if not _may_be_empty(options):
             raise RuntimeError(_no_model_state())
@@ -317,7 +317,7 @@ def _get_optimizer_state(
     if options.flatten_optimizer_state_dict:
         joined = _flatten_optimizer_state(joined)
     with torch.no_grad():
-        joined = _finished(joined, options)
+        joined = _finish(joined, options)
     if not joined and not _may_be_empty(options):
         raise RuntimeError(_no_optimizer_state(joined))
     return joined

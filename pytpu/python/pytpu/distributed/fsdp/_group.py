@@ -77,7 +77,7 @@ def _begin_gather(
     return finish
 
 
-def _summed(gradient: Tensor, groups: Sequence[ProcessGroup]) -> Tensor:
+def _sum_over(gradient: Tensor, groups: Sequence[ProcessGroup]) -> Tensor:
     """Return the sum of a gradient over the ranks of each group."""
     for group in groups:
         if gradient.device.type == "tpu":
@@ -108,7 +108,7 @@ class Reduction:
         if self.divisor is not None and gradients[0].dtype == float16:
             # A sum of such numbers may be too large.
             gradients, self.divisor = [g / self.divisor for g in gradients], None
-        chunks = [p.to_reduce(_summed(g, p.summed)) for p, g in zip(parameters, gradients)]
+        chunks = [p.to_reduce(_sum_over(g, p.summed)) for p, g in zip(parameters, gradients)]
         self.works: list[Any] = []
         self.awaits_replicas = replicas is not None
         if group.reduction is not None:

@@ -178,9 +178,9 @@ class ShardedParameter:
         part = self.local().detach()
         if part.dtype != self.gathered_dtype:
             part = part.to(self.gathered_dtype)
-        return self._padded(part, self.chunk)
+        return self._pad(part, self.chunk)
 
-    def _padded(self, x: Tensor, length: int) -> Tensor:
+    def _pad(self, x: Tensor, length: int) -> Tensor:
         missing = length - x.shape[self.dim]
         if missing == 0:
             return x.contiguous()
@@ -198,12 +198,12 @@ class ShardedParameter:
     def kept_part(self, whole: Tensor, ranks: int, rank: int) -> Tensor:
         """Return a copy of the padded part that one of so many ranks keeps of a gathered value."""
         chunk = -(-self.whole_sizes[self.dim] // ranks)
-        return self._padded(whole.detach(), ranks * chunk).narrow(self.dim, rank * chunk, chunk).clone()
+        return self._pad(whole.detach(), ranks * chunk).narrow(self.dim, rank * chunk, chunk).clone()
 
     def to_reduce(self, gradient: Tensor) -> Tensor:
         """Return a gradient as padded shards for all ranks, `(ranks * chunk, ...)`."""
         ranks = self.info.shard_mesh_size
-        padded = self._padded(gradient, ranks * self.chunk)
+        padded = self._pad(gradient, ranks * self.chunk)
         return padded if self.dim == 0 else cat(padded.chunk(ranks, self.dim), 0)
 
     def chunk_sizes(self) -> list[int]:

@@ -76,7 +76,7 @@ def mesh_of(strategy: ShardingStrategy, groups: Any, mesh: DeviceMesh | None, de
     if is_hybrid and groups is None and mesh is None:
         # As PyTorch does: shard within a host, and replicate between hosts.
         here = int(os.environ.get("LOCAL_WORLD_SIZE", get_world_size()))
-        mesh = _made((get_world_size() // here, here), None, device)
+        mesh = _make((get_world_size() // here, here), None, device)
     if is_hybrid and mesh is not None and mesh.ndim != 2:
         raise ValueError(f"Expected device_mesh to have ndim=2 but got {mesh.ndim}")
     if is_hybrid and mesh is None:
@@ -85,19 +85,19 @@ def mesh_of(strategy: ShardingStrategy, groups: Any, mesh: DeviceMesh | None, de
                 "Expected process_group to be passed in as either None or Tuple[dist.ProcessGroup, dist.ProcessGroup] "
                 f"but got {type(groups)}"
             )
-        mesh = _made((groups[1].size(), groups[0].size()), groups, device)
+        mesh = _make((groups[1].size(), groups[0].size()), groups, device)
     if strategy is ShardingStrategy.NO_SHARD and mesh is None:
         # Each rank has a mesh dimension of its own to shard over.
         size = get_world_size() if groups is None else groups.size()
         if groups is not None and size != get_world_size():
             raise NotImplementedError("ShardingStrategy.NO_SHARD: process_group must have all ranks")
-        mesh = _made((size, 1), None, device)
+        mesh = _make((size, 1), None, device)
     if mesh is None:
-        mesh = _made((get_world_size() if groups is None else groups.size(),), groups, device)
+        mesh = _make((get_world_size() if groups is None else groups.size(),), groups, device)
     return _get_mesh_info(mesh)
 
 
-def _made(shape: tuple[int, ...], groups: Any, device: _device) -> DeviceMesh:
+def _make(shape: tuple[int, ...], groups: Any, device: _device) -> DeviceMesh:
     names = ("replicate", "shard") if len(shape) == 2 else ("shard",)
     engines = tuple(id(group) for group in (groups if isinstance(groups, tuple) else (groups,)))
     key = (shape, engines, device.type, id(_get_default_group()))

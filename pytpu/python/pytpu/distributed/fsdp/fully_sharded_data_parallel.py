@@ -736,7 +736,7 @@ def _to_loaded(module: Any, state: dict[str, Any], prefix: str, *rest: object) -
             for owner, name in parameter.places:
                 path = names.get(id(owner), "")
                 key = prefix + (f"{path}.{name}" if path else name)
-                key = _reached(state, key)
+                key = _find_key(state, key)
                 value = state.get(key)
                 if value is None or isinstance(value, DTensor):
                     continue
@@ -746,7 +746,7 @@ def _to_loaded(module: Any, state: dict[str, Any], prefix: str, *rest: object) -
                 state[key] = on_mesh(local, parameter.mesh, parameter.placements, parameter.sizes)
 
 
-def _reached(state: dict[str, Any], key: str) -> str:
+def _find_key(state: dict[str, Any], key: str) -> str:
     """Return the key of a value of which wrappers further below have not been renamed yet."""
     if key in state or _PREFIX not in key:
         return key

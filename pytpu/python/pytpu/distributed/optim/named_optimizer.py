@@ -49,7 +49,7 @@ class _NamedOptimizer(Optimizer):
         if param_groups is None:
             self._optimizer = optimizer_class(self.named_parameters.values(), *args, **kwargs)
         else:
-            groups = [_checked(group) for group in param_groups]
+            groups = [_check(group) for group in param_groups]
             warnings.warn(
                 "Since we pass in param_groups, we will use param_groups to initialize the optimizer, not all "
                 "parameters of the module.",
@@ -154,7 +154,7 @@ class _NamedOptimizer(Optimizer):
         Raises:
             ValueError: if a parameter has no name.
         """
-        group, names = _checked(param_group), self._names()
+        group, names = _check(param_group), self._names()
         if any(id(parameter) not in names for parameter in group["params"]):
             raise ValueError("some parameters are not in the module")
         self._optimizer.add_param_group(group)
@@ -168,7 +168,7 @@ class _NamedOptimizer(Optimizer):
         self.step()
 
 
-def _checked(group: Mapping[str, Any]) -> dict[str, Any]:
+def _check(group: Mapping[str, Any]) -> dict[str, Any]:
     """Return a group with a list of tensors."""
     if not isinstance(group, dict):
         raise AssertionError("param group must be a dict")

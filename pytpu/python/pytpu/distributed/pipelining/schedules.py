@@ -110,7 +110,7 @@ _validate_schedule = _check_rows
 _validate_send_waits = _check_waits
 
 
-def _reduced(row: list[_Action | None], microbatches: int) -> list[_Action | None]:
+def _reduce(row: list[_Action | None], microbatches: int) -> list[_Action | None]:
     """Return a row that ends the gradients of its stages. A row of a subclass may do so itself."""
     done = any(action is not None and action.computation_type == REDUCE_GRAD for action in row)
     return row if done else [*_with_reductions(row, microbatches)]
@@ -159,7 +159,7 @@ class PipelineScheduleSingle(_PipelineSchedule):
         if self._lowered is None:
             if self.pipeline_order is None:
                 raise NotImplementedError(f"{type(self).__name__} has neither a table nor its own _step_microbatches")
-            rows = {rank: _reduced(row, self._n_microbatches) for rank, row in self.pipeline_order.items()}
+            rows = {rank: _reduce(row, self._n_microbatches) for rank, row in self.pipeline_order.items()}
             self._lowered = _with_waits(_with_messages(rows, lambda stage: stage, self._num_stages))
         return self._lowered
 
@@ -284,7 +284,7 @@ class PipelineScheduleMulti(_PipelineSchedule):
                 for part in action.parts
             )
             self._place_stages({**self.stage_index_to_group_rank, **dict(places)})
-            rows = {rank: _reduced(row, self._n_microbatches) for rank, row in self.pipeline_order.items()}
+            rows = {rank: _reduce(row, self._n_microbatches) for rank, row in self.pipeline_order.items()}
             self.pipeline_order_with_comms = _with_waits(_with_messages(rows, self._rank_of, self._num_stages))
         return self.pipeline_order_with_comms
 

@@ -571,7 +571,7 @@ def _converter(name: str, given: Callable[..., Any]) -> Callable[[nn.Module, Any
     return given
 
 
-def _filled(
+def _fill(
     value: float,
     size: Sequence[Any],
     dtype: _dtype | None,
@@ -608,7 +608,7 @@ def zeros(
         device_mesh: the mesh. The default is the innermost one that is active.
         placements: a placement for each mesh dimension. The default is replicated.
     """
-    return _filled(0.0, size, _default(dtype), requires_grad, device_mesh, placements)
+    return _fill(0.0, size, _default(dtype), requires_grad, device_mesh, placements)
 
 
 def ones(
@@ -620,7 +620,7 @@ def ones(
     placements: Sequence[Placement] | None = None,
 ) -> DTensor:
     """Return a sharded tensor of ones. The arguments are those of `zeros`."""
-    return _filled(1.0, size, _default(dtype), requires_grad, device_mesh, placements)
+    return _fill(1.0, size, _default(dtype), requires_grad, device_mesh, placements)
 
 
 def empty(
@@ -632,7 +632,7 @@ def empty(
     placements: Sequence[Placement] | None = None,
 ) -> DTensor:
     """Return a sharded tensor whose elements are to be set. They are zeros. The arguments are those of `zeros`."""
-    return _filled(0.0, size, _default(dtype), requires_grad, device_mesh, placements)
+    return _fill(0.0, size, _default(dtype), requires_grad, device_mesh, placements)
 
 
 def full(
@@ -651,7 +651,7 @@ def full(
         size: sizes of the whole.
         fill_value: the value. Without `dtype`, it decides the element type.
     """
-    return _filled(fill_value, (size,), dtype, requires_grad, device_mesh, placements)
+    return _fill(fill_value, (size,), dtype, requires_grad, device_mesh, placements)
 
 
 def linspace(
@@ -672,7 +672,7 @@ def linspace(
         end: the last number.
         steps: how many numbers.
     """
-    return _spaced(_linspace(start, end, steps, dtype=dtype), requires_grad, device_mesh, placements)
+    return _fill_spaced(_linspace(start, end, steps, dtype=dtype), requires_grad, device_mesh, placements)
 
 
 def logspace(
@@ -695,10 +695,10 @@ def logspace(
         steps: how many numbers. The exponents have equal distances.
         base: the base.
     """
-    return _spaced(_logspace(start, end, steps, base, dtype=dtype), requires_grad, device_mesh, placements)
+    return _fill_spaced(_logspace(start, end, steps, base, dtype=dtype), requires_grad, device_mesh, placements)
 
 
-def _spaced(
+def _fill_spaced(
     whole: Tensor, requires_grad: bool, device_mesh: DeviceMesh | None, placements: Sequence[Placement] | None
 ) -> DTensor:
     mesh = _current(device_mesh)
@@ -749,7 +749,7 @@ def _random(
     device_mesh: DeviceMesh | None,
     placements: Sequence[Placement] | None,
 ) -> DTensor:
-    x = _filled(0.0, size, _default(dtype), False, device_mesh, placements)
+    x = _fill(0.0, size, _default(dtype), False, device_mesh, placements)
     getattr(x, method)()
     made = x.redistribute(placements=_placements(placements, x.device_mesh, x.ndim))
     made.requires_grad_(requires_grad)

@@ -29,10 +29,10 @@ def norm_of_sharded(tensors: list[DTensor], order: float) -> DTensor:
     for dim in range(mesh.ndim):
         open_dims = [dims for dims in parts if dim in dims]
         if open_dims:
-            norms = torch.stack([_combined(parts.pop(dims), order) for dims in open_dims])
+            norms = torch.stack([_combine(parts.pop(dims), order) for dims in open_dims])
             for dims, norm in zip(open_dims, _over_ranks(norms, order, mesh, dim).unbind(), strict=True):
                 parts.setdefault(dims - {dim}, []).append(norm)
-    total = _combined(parts[frozenset()], order)
+    total = _combine(parts[frozenset()], order)
     return DTensor.from_local(total, mesh, [Replicate()] * mesh.ndim, run_check=False)
 
 
@@ -50,7 +50,7 @@ def _part_of_rank(tensor: DTensor, order: float) -> tuple[frozenset[int], Tensor
     return split, part
 
 
-def _combined(norms: list[Tensor], order: float) -> Tensor:
+def _combine(norms: list[Tensor], order: float) -> Tensor:
     return torch.linalg.vector_norm(torch.stack(norms), order)
 
 

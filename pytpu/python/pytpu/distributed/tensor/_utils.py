@@ -50,11 +50,11 @@ def local_places(
         if isinstance(placement, Shard):
             now = places[placement.dim]
             pieces = placement._pieces(sum(length for _, length in now), ranks, at)
-            places[placement.dim] = _joined([found for piece in pieces for found in _taken(now, *piece)])
+            places[placement.dim] = _join([found for piece in pieces for found in _take(now, *piece)])
     return places
 
 
-def _joined(places: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _join(places: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return pieces without those that continue another one."""
     joined = list[tuple[int, int]]()
     for first, size in places:
@@ -64,7 +64,7 @@ def _joined(places: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def _taken(places: list[tuple[int, int]], start: int, length: int) -> list[tuple[int, int]]:
+def _take(places: list[tuple[int, int]], start: int, length: int) -> list[tuple[int, int]]:
     """Return `length` of the places from number `start` on."""
     taken, before = [], 0
     for first, size in places:

@@ -88,7 +88,7 @@ def make_fx(
 
     @functools.wraps(f if not isinstance(f, torch.nn.Module) else f.forward)
     def wrapped(*args: Any) -> GraphModule:
-        return _traced(
+        return _trace(
             f, args, decomposition_table, tracing_mode, pre_dispatch, record_module_stack, _allow_non_fake_inputs
         )
 
@@ -112,7 +112,7 @@ def _names(f: Any, count: int) -> list[str]:
     return names[:count] if len(names) >= count else [f"arg{i}" for i in range(count)]
 
 
-def _traced(
+def _trace(
     f: Any, args: tuple[Any, ...], table: Any, mode: str, pre_dispatch: bool, notes: bool, allow_real: bool
 ) -> GraphModule:
     graph, root = Graph(), torch.nn.Module()

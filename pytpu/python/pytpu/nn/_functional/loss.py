@@ -37,13 +37,13 @@ def _reduction(reduction, size_average=None, reduce=None):
     return reduction
 
 
-def _reduced(loss, reduction):
+def _reduce(loss, reduction):
     if reduction == "mean":
         return loss.mean()
     return loss.sum() if reduction == "sum" else loss
 
 
-def _paired(input, target):
+def _pair(input, target):
     """Broadcast the operands of a loss, and warn as PyTorch does where their shapes differ."""
     if target.size() != input.size():
         warnings.warn(
@@ -55,13 +55,13 @@ def _paired(input, target):
     return input, target
 
 
-def _weighted(loss, weight, reduction):
+def _weigh(loss, weight, reduction):
     if weight is None:
-        return _reduced(loss, reduction)
+        return _reduce(loss, reduction)
     if weight.size() != loss.size():
         raise ValueError("Weights and input must have the same size.")
     loss = loss * weight
-    return loss.sum() / weight.sum() if reduction == "mean" else _reduced(loss, reduction)
+    return loss.sum() / weight.sum() if reduction == "mean" else _reduce(loss, reduction)
 
 
 def mse_loss(
@@ -99,9 +99,9 @@ def mse_loss(
         tensor(4.3333)
     """
     reduction = _reduction(reduction, size_average, reduce)
-    input, target = _paired(input, target)
+    input, target = _pair(input, target)
     if weight is not None:
-        return _weighted(_ops.mse_loss(input, target, 0), weight, reduction)
+        return _weigh(_ops.mse_loss(input, target, 0), weight, reduction)
     return _ops.mse_loss(input, target, _REDUCTIONS[reduction])
 
 
@@ -140,10 +140,10 @@ def l1_loss(
         tensor(1.6667)
     """
     reduction = _reduction(reduction, size_average, reduce)
-    input, target = _paired(input, target)
+    input, target = _pair(input, target)
     are_floats = input.is_floating_point() and target.is_floating_point()
     off = _ops.l1_loss(input, target, 0) if are_floats else (input - target).abs()
-    return _weighted(off, weight, reduction)
+    return _weigh(off, weight, reduction)
 
 
 def smooth_l1_loss(
@@ -182,7 +182,7 @@ def smooth_l1_loss(
         tensor(1.3333)
     """
     reduction = _reduction(reduction, size_average, reduce)
-    input, target = _paired(input, target)
+    input, target = _pair(input, target)
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     return _ops.smooth_l1_loss(input, target, _REDUCTIONS[reduction], beta)
@@ -218,12 +218,12 @@ def huber_loss(
         tensor(2.)
     """
     reduction = _reduction(reduction)
-    input, target = _paired(input, target)
+    input, target = _pair(input, target)
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     if weight is None:
         return _ops.huber_loss(input, target, _REDUCTIONS[reduction], delta)
-    return _weighted(_ops.huber_loss(input, target, 0, delta), weight, reduction)
+    return _weigh(_ops.huber_loss(input, target, 0, delta), weight, reduction)
 
 
 def cross_entropy(
@@ -549,7 +549,7 @@ def gaussian_nll_loss(
     loss = 0.5 * (variance.log() + (input - target) ** 2 / variance)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
-    return _reduced(loss, reduction).to(dtype)
+    return _reduce(loss, reduction).to(dtype)
 
 
 def soft_margin_loss(
@@ -619,7 +619,7 @@ def multilabel_soft_margin_loss(
     loss = -(target * _ops.log_sigmoid(input) + (1 - target) * _ops.log_sigmoid(-input))
     if weight is not None:
         loss = loss * weight
-    return _reduced(loss.sum(dim=input.dim() - 1) / input.size(input.dim() - 1), reduction)
+    return _reduce(loss.sum(dim=input.dim() - 1) / input.size(input.dim() - 1), reduction)
 
 
 def multilabel_margin_loss(
@@ -942,7 +942,7 @@ def triplet_margin_with_distance_loss(
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = torch.minimum(far, distance(positive, negative))
-    return _reduced((margin + near - far).clamp_min(0), reduction)
+    return _reduce((margin + near - far).clamp_min(0), reduction)
 
 
 def ctc_loss(

@@ -83,7 +83,7 @@ def noop_mask(batch: Tensor, head: Tensor, token_q: Tensor, token_kv: Tensor) ->
     return batch.new_ones(size=(), dtype=torch.bool, device=batch.device)
 
 
-def _combined(masks, start, join):
+def _combine(masks, start, join):
     if not all(callable(m) for m in masks):
         raise RuntimeError(f"All inputs should be callable mask_mods: {masks}")
 
@@ -120,7 +120,7 @@ def or_masks(*mask_mods: _mask_mod_signature) -> _mask_mod_signature:
                 [ True,  True, False],
                 [ True,  True,  True]])
     """
-    return _combined(mask_mods, False, lambda x, y: x | y)
+    return _combine(mask_mods, False, lambda x, y: x | y)
 
 
 def and_masks(*mask_mods: _mask_mod_signature) -> _mask_mod_signature:
@@ -147,7 +147,7 @@ def and_masks(*mask_mods: _mask_mod_signature) -> _mask_mod_signature:
                 [ True,  True, False],
                 [False,  True,  True]])
     """
-    return _combined(mask_mods, True, lambda x, y: x & y)
+    return _combine(mask_mods, True, lambda x, y: x & y)
 
 
 def _over_all(mod, scores, b, h, q_len, kv_len, device):
@@ -232,7 +232,7 @@ def create_mask(
     return torch.where(torch.isneginf(scores), False, True)
 
 
-def _ordered(blocks):
+def _sort_blocks(blocks):
     """Return the number of true blocks in each row, and their columns, the true ones first."""
     blocks = blocks.to(torch.int32)
     return blocks.sum(dim=-1).to(torch.int32), torch.argsort(blocks, dim=-1, descending=True, stable=True).to(
@@ -241,7 +241,7 @@ def _ordered(blocks):
 
 
 def _table(counts, indices, columns):
-    """Return the table of blocks that `_ordered` was called with."""
+    """Return the table of blocks that `_sort_blocks` was called with."""
     places = torch.arange(indices.shape[-1], device=counts.device, dtype=torch.int32)
     there = (places < counts.unsqueeze(-1)).to(torch.int32)
     table = torch.zeros(*counts.shape, columns, dtype=torch.int32, device=counts.device)
@@ -346,9 +346,11 @@ class BlockMask:
             seq_lengths = (rows * BLOCK_SIZE[0], columns * BLOCK_SIZE[1])
         q_num_blocks = q_indices = full_q_num_blocks = full_q_indices = None
         if compute_q_blocks:
-            q_num_blocks, q_indices = _ordered(_table(kv_num_blocks, kv_indices, columns).mT)
+            q_num_blocks, q_indices = _sort_blocks(_table(kv_num_blocks, kv_indices, columns).mT)
             if full_kv_num_blocks is not None:
-                full_q_num_blocks, full_q_indices = _ordered(_table(full_kv_num_blocks, full_kv_indices, columns).mT)
+                full_q_num_blocks, full_q_indices = _sort_blocks(
+                    _table(full_kv_num_blocks, full_kv_indices, columns).mT
+                )
         return cls(
             seq_lengths,
             kv_num_blocks,
@@ -566,8 +568,8 @@ def create_block_mask(
     if separate_full_blocks:
         full = blocks == math.prod(BLOCK_SIZE)
         partial = partial & ~full
-        full_num_blocks, full_indices = _ordered(full)
-    num_blocks, indices = _ordered(partial)
+        full_num_blocks, full_indices = _sort_blocks(full)
+    num_blocks, indices = _sort_blocks(partial)
     return BlockMask.from_kv_blocks(
         num_blocks,
         indices,

@@ -29,7 +29,7 @@ class NormalizedOverRanks(torch.autograd.Function):
         count = x.numel() // c if c else 0
         mean = wide.sum(dims) / max(count, 1)
         squares = (wide - mean.view(shape)).square().sum(dims)
-        mean, squares, total = _combined(mean, squares, count, group)
+        mean, squares, total = _combine(mean, squares, count, group)
         scale = (squares / total + eps).rsqrt()
         normalized = (wide - mean.view(shape)) * scale.view(shape)
         y = normalized if w is None else normalized * w.view(shape)
@@ -66,7 +66,7 @@ def _channel_shape(x: torch.Tensor) -> list[int]:
     return [1, -1] + [1] * (x.dim() - 2)
 
 
-def _combined(
+def _combine(
     mean: torch.Tensor, squares: torch.Tensor, count: int, group: ProcessGroup
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the means, the sums of squared distances from them, and the count, of all ranks together."""

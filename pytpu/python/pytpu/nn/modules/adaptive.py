@@ -144,13 +144,13 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             in_head = in_head.masked_fill(inside, self.shortlist_size + i)
             if input.is_cpu:
                 rows = inside.nonzero().squeeze(1)
-                of_rows = _chosen(self.tail[i](input[rows]), target[rows] - low)
+                of_rows = _choose(self.tail[i](input[rows]), target[rows] - low)
                 output = output.index_copy(0, rows, of_rows)
             else:
                 # Compute all rows, so that sizes are the same at each step and no program is compiled again.
-                of_rows = _chosen(self.tail[i](input), (target - low).clamp(0, high - low - 1))
+                of_rows = _choose(self.tail[i](input), (target - low).clamp(0, high - low - 1))
                 output = torch.where(inside, of_rows, output)
-        output = output + _chosen(self.head(input), in_head)
+        output = output + _choose(self.head(input), in_head)
         loss = (-output).mean()
         return _ASMoutput(output if target_.dim() else output.squeeze(0), loss)
 
@@ -221,6 +221,6 @@ def _batch(input, target):
     raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
 
 
-def _chosen(scores, classes):
+def _choose(scores, classes):
     """Return the log probability of one class for each row."""
     return F.log_softmax(scores, dim=1).gather(1, classes.unsqueeze(1)).squeeze(1)

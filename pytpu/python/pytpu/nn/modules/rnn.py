@@ -237,13 +237,13 @@ class RNNBase(Module):
         if hx is None:
             hx = self._zeros(directions, batch, steps)
         elif packed:
-            hx = self._permuted(hx, sorted_indices)
+            hx = self._permute(hx, sorted_indices)
         self._check_input(steps, packed)
         self._check_states(hx, directions, batch)
         output, hidden = self._run(steps, batch_sizes, hx)
         if packed:
             output = PackedSequence(output, batch_sizes, sorted_indices, unsorted_indices)
-            return output, self._permuted(hidden, unsorted_indices)
+            return output, self._permute(hidden, unsorted_indices)
         if not batched:
             output = output.squeeze(0 if self.batch_first else 1)
             hidden = self._without_batch(hidden)
@@ -271,7 +271,7 @@ class RNNBase(Module):
     def _check_states(self, hx, directions, batch):
         self._check_hidden(hx, (self.num_layers * directions, batch, self.hidden_size))
 
-    def _permuted(self, hx, indices):
+    def _permute(self, hx, indices):
         return hx if indices is None else hx.index_select(1, indices)
 
 
@@ -558,7 +558,7 @@ class LSTM(RNNBase):
         self._check_hidden(hx[0], (rows, batch, real_hidden), "Expected hidden[0] size {}, got {}")
         self._check_hidden(hx[1], (rows, batch, self.hidden_size), "Expected hidden[1] size {}, got {}")
 
-    def _permuted(self, hx, indices):
+    def _permute(self, hx, indices):
         if indices is None:
             return hx
         return hx[0].index_select(1, indices), hx[1].index_select(1, indices)

@@ -15,7 +15,7 @@ _NON_FINITE = (
 )
 
 
-def _listed(parameters):
+def _as_list(parameters):
     if isinstance(parameters, torch.Tensor):
         return [parameters]
     return list(parameters)
@@ -46,7 +46,7 @@ def get_total_norm(
         >>> torch.nn.utils.get_total_norm([torch.tensor([3.0]), torch.tensor([4.0])])
         tensor(5.)
     """
-    listed = _listed(tensors)
+    listed = _as_list(tensors)
     norm_type = float(norm_type)
     with torch.no_grad():
         if not listed:
@@ -95,7 +95,7 @@ def clip_grads_with_norm_(
     with torch.no_grad():
         # Multiply by a factor clamped to 1: its value is not read, so that nothing waits for the device.
         factor = torch.clamp(max_norm / (total_norm + 1e-6), max=1.0)
-        for p in _listed(parameters):
+        for p in _as_list(parameters):
             if p.grad is not None:
                 p.grad.mul_(placed_like(factor, p.grad))
 
@@ -154,7 +154,7 @@ def clip_grad_norm_(
         parameters = list(parameters)
         if generator and not parameters:
             warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2)
-    parameters = _listed(parameters)
+    parameters = _as_list(parameters)
     total = get_total_norm([p.grad for p in parameters if p.grad is not None], norm_type, error_if_nonfinite, foreach)
     clip_grads_with_norm_(parameters, max_norm, total, foreach)
     return total
@@ -205,6 +205,6 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, f
     """
     clip_value = float(clip_value)
     with torch.no_grad():
-        for p in _listed(parameters):
+        for p in _as_list(parameters):
             if p.grad is not None:
                 p.grad.clamp_(min=-clip_value, max=clip_value)

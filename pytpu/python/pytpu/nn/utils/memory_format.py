@@ -30,7 +30,7 @@ def convert_conv2d_weight_memory_format(module: _M, memory_format: torch.memory_
         >>> torch.nn.utils.convert_conv2d_weight_memory_format(layer, torch.channels_last) is layer
         True
     """
-    return _converted(module, memory_format, (conv.Conv2d, conv.ConvTranspose2d))
+    return _convert(module, memory_format, (conv.Conv2d, conv.ConvTranspose2d))
 
 
 def convert_conv3d_weight_memory_format(module: _M, memory_format: torch.memory_format) -> _M:
@@ -51,10 +51,10 @@ def convert_conv3d_weight_memory_format(module: _M, memory_format: torch.memory_
         >>> torch.nn.utils.convert_conv3d_weight_memory_format(layer, torch.channels_last_3d) is layer
         True
     """
-    return _converted(module, memory_format, (conv.Conv3d, conv.ConvTranspose3d))
+    return _convert(module, memory_format, (conv.Conv3d, conv.ConvTranspose3d))
 
 
-def _converted(module, memory_format, kinds):
+def _convert(module, memory_format, kinds):
     for m in module.modules():
         if isinstance(m, kinds):
             m.weight.data = m.weight.detach().contiguous(memory_format=memory_format)

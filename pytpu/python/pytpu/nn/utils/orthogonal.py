@@ -140,7 +140,7 @@ def householder(x: Tensor) -> Tensor:
     return torch.eye(n, k, dtype=x.dtype, device=x.device) - v @ (t @ v[..., :k, :].mT)
 
 
-def _orthogonalised(a):
+def _orthogonalise(a):
     """Return the Q of the QR decomposition whose R has a positive diagonal."""
     q, r = torch.linalg.qr(a)
     return q * r.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
@@ -188,9 +188,9 @@ class _Orthogonal(Module):
         if hasattr(self, "base"):
             if n != k:
                 rest = torch.randn(*q.shape[:-2], n, n - k, dtype=q.dtype, device=q.device)
-                self.base = _orthogonalised(torch.cat([q, rest], dim=-1))
+                self.base = _orthogonalise(torch.cat([q, rest], dim=-1))
             else:
-                self.base = q.clone() if _is_orthogonal(q) else _orthogonalised(q)
+                self.base = q.clone() if _is_orthogonal(q) else _orthogonalise(q)
             # All maps take this to the identity: the diagonal undoes the reflections at the axes.
             return -torch.eye(*value.shape[-2:], dtype=q.dtype, device=q.device).expand(value.shape).clone()
         if self.orthogonal_map != "householder":

@@ -105,15 +105,15 @@ def like(batch: Any, values: Any) -> Any:
         return values
 
 
-def _mapped(batch, kind, fn):
+def _map_values(batch, kind, fn):
     if isinstance(batch, kind):
         return fn(batch)
     if isinstance(batch, dict):
-        return like(batch, {k: _mapped(v, kind, fn) for k, v in batch.items()})
+        return like(batch, {k: _map_values(v, kind, fn) for k, v in batch.items()})
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(_mapped(v, kind, fn) for v in batch))
+        return type(batch)(*(_map_values(v, kind, fn) for v in batch))
     if type(batch) in (tuple, list):
-        return type(batch)(_mapped(v, kind, fn) for v in batch)
+        return type(batch)(_map_values(v, kind, fn) for v in batch)
     return batch
 
 
@@ -194,7 +194,7 @@ def _worker_main(worker_id, num_workers, base_seed, job, requests, results):
             else:
                 answer = fetch(dataset, indices, auto_collate, collate_fn)
             if not isinstance(answer, ExceptionWrapper):
-                answer = _mapped(answer, torch.Tensor, _Packed)
+                answer = _map_values(answer, torch.Tensor, _Packed)
         except StopIteration:
             # `StopIteration` from a dataset with indices is an error like any other.
             answer = StopIteration if streams else _failure(worker_id)
@@ -368,7 +368,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     def _unpacked(self, answer):
         from .dataloader import pinned
 
-        batch = _mapped(answer, _Packed, _Packed.unpack)
+        batch = _map_values(answer, _Packed, _Packed.unpack)
         return pinned(batch) if self._pin_memory else batch
 
     def _shutdown_workers(self):

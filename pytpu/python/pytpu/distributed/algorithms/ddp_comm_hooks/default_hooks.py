@@ -75,7 +75,7 @@ def bf16_compress_hook(state: ProcessGroup | None, bucket: GradBucket) -> Future
     return _in_16_bits(state, bucket, torch.bfloat16)
 
 
-def _wrapped(hook: Hook, dtype: torch.dtype) -> Hook:
+def _wrap(hook: Hook, dtype: torch.dtype) -> Hook:
     def compress(state: Any, bucket: GradBucket) -> Future:
         buffer = bucket.buffer()
         bucket.set_buffer(buffer.to(dtype))
@@ -90,7 +90,7 @@ def fp16_compress_wrapper(hook: Hook) -> Hook:
     Args:
         hook: the other hook, such as `powerSGD_hook`.
     """
-    return _wrapped(hook, torch.float16)
+    return _wrap(hook, torch.float16)
 
 
 def bf16_compress_wrapper(hook: Hook) -> Hook:
@@ -99,4 +99,4 @@ def bf16_compress_wrapper(hook: Hook) -> Hook:
     Args:
         hook: the other hook, such as `powerSGD_hook`.
     """
-    return _wrapped(hook, torch.bfloat16)
+    return _wrap(hook, torch.bfloat16)

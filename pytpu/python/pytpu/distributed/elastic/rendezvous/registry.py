@@ -25,13 +25,13 @@ def _c10d(params: RendezvousParameters) -> RendezvousHandler:
     return create_handler(store, state, params)
 
 
-def _refused(params: RendezvousParameters) -> RendezvousHandler:
+def _refuse(params: RendezvousParameters) -> RendezvousHandler:
     raise NotImplementedError(
         f"The rendezvous backend '{params.backend}' is not part of this package. note: use --rdzv-backend=c10d"
     )
 
 
-for _name, _create in {"static": _static, "c10d": _c10d, "etcd": _refused, "etcd-v2": _refused}.items():
+for _name, _create in {"static": _static, "c10d": _c10d, "etcd": _refuse, "etcd-v2": _refuse}.items():
     rendezvous_handler_registry.register(_name, _create)
 
 

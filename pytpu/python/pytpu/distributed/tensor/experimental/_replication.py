@@ -25,7 +25,7 @@ def _mesh(value: Any) -> DeviceMesh | None:
     return next((mesh for mesh in map(_mesh, values) if mesh is not None), None)
 
 
-def _replicated(value: Any, mesh: DeviceMesh, replicas: list[tuple[Tensor, DTensor, int]]) -> Any:
+def _replicate(value: Any, mesh: DeviceMesh, replicas: list[tuple[Tensor, DTensor, int]]) -> Any:
     """Return the value with sharded tensors for plain ones. Add each pair to `replicas`, with the version."""
     if isinstance(value, DTensor):
         return value
@@ -34,9 +34,9 @@ def _replicated(value: Any, mesh: DeviceMesh, replicas: list[tuple[Tensor, DTens
         replicas.append((value, replica, replica._version))
         return replica
     if isinstance(value, dict):
-        return {key: _replicated(each, mesh, replicas) for key, each in value.items()}
+        return {key: _replicate(each, mesh, replicas) for key, each in value.items()}
     if type(value) in (list, tuple):
-        return type(value)(_replicated(each, mesh, replicas) for each in value)
+        return type(value)(_replicate(each, mesh, replicas) for each in value)
     return value
 
 
@@ -49,7 +49,7 @@ class implicit_replication(TorchFunctionMode):
         """Call the function with sharded tensors for plain ones, if there is a sharded tensor."""
         mesh, replicas = _mesh([args, kwargs or {}]), list[tuple[Tensor, DTensor, int]]()
         if mesh is not None:
-            args, kwargs = _replicated(args, mesh, replicas), _replicated(kwargs or {}, mesh, replicas)
+            args, kwargs = _replicate(args, mesh, replicas), _replicate(kwargs or {}, mesh, replicas)
         result = func(*args, **(kwargs or {}))
         for plain, replica, version in replicas:
             if replica._version != version:

@@ -44,7 +44,7 @@ class ParallelStyle(abc.ABC):
         return f"{type(self).__name__}({arguments})" if arguments else super().__repr__()
 
 
-def _sharded(x: Any, mesh: DeviceMesh, now: Sequence[Placement], wanted: Sequence[Placement]) -> Any:
+def _shard(x: Any, mesh: DeviceMesh, now: Sequence[Placement], wanted: Sequence[Placement]) -> Any:
     """Return a sharded tensor with placements `wanted`. A plain tensor is a part with placements `now`."""
     if not isinstance(x, DTensor):
         x = DTensor.from_local(x, mesh, now)
@@ -72,7 +72,7 @@ class _Partition(ParallelStyle):
         raise NotImplementedError
 
     def _inputs(self, module: nn.Module, inputs: Any, mesh: DeviceMesh) -> Any:
-        return (_sharded(inputs[0], mesh, self.input_layouts, self.desired_input_layouts), *inputs[1:])
+        return (_shard(inputs[0], mesh, self.input_layouts, self.desired_input_layouts), *inputs[1:])
 
     def _outputs(self, module: nn.Module, outputs: Any, mesh: DeviceMesh) -> Any:
         if outputs.placements != self.output_layouts:
@@ -225,7 +225,7 @@ class PrepareModuleInput(ParallelStyle):
     def _one(self, x: Any, mesh: DeviceMesh, now: Placement | None, wanted: Placement | None) -> Any:
         if now is None or not isinstance(x, Tensor):
             return x
-        x = _sharded(x, mesh, (now,), (wanted or now,))
+        x = _shard(x, mesh, (now,), (wanted or now,))
         return x.to_local() if self.use_local_output else x
 
     def _inputs(self, inputs: Any, mesh: DeviceMesh) -> tuple[Any, ...]:
@@ -282,7 +282,7 @@ class PrepareModuleOutput(ParallelStyle):
         converted = []
         for x, now, wanted in zip(given, self.output_layouts, self.desired_output_layouts):
             if now is not None and isinstance(x, Tensor):
-                x = _sharded(x, mesh, (now,), (wanted or now,))
+                x = _shard(x, mesh, (now,), (wanted or now,))
                 x = x.to_local() if self.use_local_output else x
             converted.append(x)
         return tuple(converted) if isinstance(outputs, tuple) else converted[0]

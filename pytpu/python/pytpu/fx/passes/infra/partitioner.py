@@ -210,7 +210,7 @@ class _Parts:
         self.after[part] = self.viewer.after[node]
         return part
 
-    def _reached(self, start: int, without: set[int]) -> int:
+    def _reach(self, start: int, without: set[int]) -> int:
         """Return the bits of all nodes that depend on some, if each other part is one node."""
         reached, is_changed = start, True
         left = [part for part in self.members if part not in without]
@@ -232,7 +232,7 @@ class _Parts:
                 i = self.viewer.place[user]
                 if not together >> i & 1:
                     outside |= self.viewer.after[user] | 1 << i
-        if self._reached(outside, {a, b}) & together:
+        if self._reach(outside, {a, b}) & together:
             return a
         kept, gone = (b, a) if len(self.members[a]) < len(self.members[b]) else (a, b)
         for node in self.members[gone]:
