@@ -13,10 +13,11 @@ import typing
 from typing import TYPE_CHECKING
 
 import pytpu as torch
-from pytpu import _C
 
 from . import _torch_dispatch, ops as _ops
-from .autograd import Function as _Function
+from ._operators import checks as _checks
+from ._operators.registry import _REGISTRY, _operator, _register, declare as declare
+from ._operators.schema import _Argument as _Argument
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -42,134 +43,6 @@ __all__ = [
 _DEVICES = ("cpu", "tpu", "cuda", "meta", "xpu", "mps", "xla", "ipu", "hpu", "mtia", "privateuseone")
 _KEYS = {"CPU": "cpu", "CUDA": "cuda", "Meta": "meta", "PrivateUse1": "tpu", "XLA": "tpu"}
 _BOTH = ("CompositeExplicitAutograd", "CompositeImplicitAutograd", "")
-
-
-# Schemas.
-
-
-class _Argument(typing.NamedTuple):
-    name: str
-    type: str
-    default: object
-    keyword_only: bool
-    mutated: bool
-
-
-class _Schema:
-    """Schema of an operator: `(Tensor x, int k=2, *, Tensor? m=None) -> (Tensor, Tensor)`."""
-
-    def __init__(self, text):
-        self.text = text.strip()
-        head, arrow, returns = self.text.rpartition("->")
-        head, returns = head.strip(), returns.strip()
-        if not arrow or not head.startswith("(") or not head.endswith(")"):
-            raise RuntimeError(f"not a schema: {text!r}; expected (Tensor x, ...) -> Tensor")
-        self.arguments, keyword_only = [], False
-        for part in _split(head[1:-1]):
-            if part == "*":
-                keyword_only = True
-                continue
-            declared, equals, default = part.partition("=")
-            kind, _, name = declared.strip().rpartition(" ")
-            if not kind:
-                raise RuntimeError(f"not a schema: {text!r}; expected a type and a name in place of {part!r}")
-            base, alias, rest = kind.partition("(")
-            mutated = alias and "!" in rest
-            kind = base + rest.partition(")")[2] if alias else kind
-            value = _default(default.strip()) if equals else inspect.Parameter.empty
-            self.arguments.append(_Argument(name, kind, value, keyword_only, bool(mutated)))
-        self.returns = _split(returns[1:-1]) if returns.startswith("(") else [returns]
-        self.mutates = any(a.mutated for a in self.arguments)
-
-    def bind(self, name, args, kwargs):
-        """One value for each argument.
-
-        Raises:
-            RuntimeError: too many, too few, of another name or of another type.
-        """
-        declaration = f"{name}{self.text}"
-        positional = [a for a in self.arguments if not a.keyword_only]
-        if len(args) > len(positional):
-            raise RuntimeError(
-                f"{name}() expected at most {len(positional)} argument(s) but received {len(args)} argument(s). "
-                f"Declaration: {declaration}"
-            )
-        unknown = kwargs.keys() - {a.name for a in self.arguments}
-        if unknown:
-            raise RuntimeError(
-                f"Unknown keyword argument '{unknown.pop()}' for operator '{name}'. Schema: {declaration}"
-            )
-        values = []
-        for i, a in enumerate(self.arguments):
-            if not a.keyword_only and i < len(args):
-                if a.name in kwargs:
-                    raise RuntimeError(
-                        f"{name}() got multiple values for argument '{a.name}'. Declaration: {declaration}"
-                    )
-                value = args[i]
-            elif a.name in kwargs:
-                value = kwargs[a.name]
-            elif a.default is not inspect.Parameter.empty:
-                value = a.default
-            else:
-                raise RuntimeError(f"{name}() is missing value for argument '{a.name}'. Declaration: {declaration}")
-            if not _fits(value, a.type):
-                kind = a.type.replace("SymInt", "int")
-                raise RuntimeError(
-                    f"{name}() Expected a value of type '{kind}' for argument '{a.name}' but instead found type "
-                    f"'{type(value).__name__}'.\nPosition: {i}\nValue: {value!r}\nDeclaration: {declaration}"
-                )
-            values.append(value)
-        return values
-
-
-def _split(text):
-    """Return the parts between commas that are outside of brackets and quotes."""
-    parts, depth, quote, start = [], 0, "", 0
-    for i, c in enumerate(text):
-        if quote:
-            quote = "" if c == quote else quote
-        elif c in "\"'":
-            quote = c
-        elif c in "([":
-            depth += 1
-        elif c in ")]":
-            depth -= 1
-        elif c == "," and depth == 0:
-            parts.append(text[start:i])
-            start = i + 1
-    return [p.strip() for p in (*parts, text[start:]) if p.strip()]
-
-
-def _default(text):
-    words = {"None": None, "True": True, "False": False}
-    if text in words:
-        return words[text]
-    if text[:1] in "\"'":
-        return text[1:-1]
-    if text.startswith("["):
-        return [_default(t) for t in _split(text[1:-1])]
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
-            pass
-    return getattr(torch, text)
-
-
-def _fits(value, kind):
-    if kind.endswith("?"):
-        return value is None or _fits(value, kind[:-1])
-    if kind.endswith("]"):
-        item = kind[: kind.rindex("[")]
-        return isinstance(value, (list, tuple)) and all(_fits(v, item) for v in value)
-    if kind == "Tensor":
-        return isinstance(value, torch.Tensor)
-    if kind in ("int", "SymInt"):
-        return isinstance(value, int)
-    if kind in ("float", "Scalar", "bool"):
-        return isinstance(value, {"float": (int, float), "Scalar": (int, float, complex), "bool": int}[kind])
-    return not isinstance(value, str) or kind == "str" or kind == "Device"
 
 
 _SCALARS = {torch.Tensor: "Tensor", int: "SymInt", float: "float", bool: "bool", str: "str"}
@@ -259,239 +132,6 @@ def infer_schema(
     if result is None:
         refuse(f"Return has unsupported type {returned}.")
     return f"{op_name or ''}({', '.join(parts)}) -> {result}"
-
-
-# Operators.
-
-_REGISTRY: dict[str, _Operator] = {}
-
-
-def _tensors(values):
-    for v in values:
-        if isinstance(v, torch.Tensor):
-            yield v
-        elif isinstance(v, (list, tuple)):
-            yield from _tensors(v)
-
-
-class _Operator:
-    """An operator: its schema, its kernels by device, and its gradient."""
-
-    def __init__(self, name, schema):
-        self.name = name
-        self.schema = _Schema(schema)
-        self.kernels = {}
-        self.fallback = self.fake = self.backward = self.setup_context = None
-        # Autograd differentiates through kernels of a `Library`. Kernels of `custom_op` have a gradient of their own.
-        self.opaque = False
-        #: The dtypes that floating-point operands are cast to under autocast, by device.
-        self.autocast = {}
-
-    @property
-    def dotted(self):
-        return self.name.replace("::", ".") + ".default"
-
-    def kernel(self, device):
-        if device == "meta":
-            found = self.fake or self.kernels.get("meta")
-            if found is None:
-                raise NotImplementedError(
-                    f"{self.name}: attempted to run this operator with Meta tensors, but there was no fake impl or "
-                    "Meta "
-                    "kernel registered."
-                )
-            return found
-        found = self.kernels.get(device, self.fallback)
-        if found is None:
-            there = ", ".join(k.upper() for k in self.kernels)
-            raise NotImplementedError(
-                f"Could not run '{self.name}' with arguments from the '{device.upper()}' backend. '{self.name}' is "
-                "only "
-                f"available for these backends: [{there}]."
-            )
-        return found
-
-    def __call__(self, *args, **kwargs):
-        if _C._torch_function_modes():
-            mode = _C._torch_function_modes()[-1]
-            _C._pop_torch_function_mode()
-            try:
-                packet = getattr(getattr(_ops, self.name.partition("::")[0]), self.name.partition("::")[2])
-                return mode.__torch_function__(packet, (), args, kwargs)
-            finally:
-                _C._push_torch_function_mode(mode)
-        values = self.schema.bind(self.name, args, kwargs)
-        tensors = list(_tensors(values))
-        if self.autocast and tensors:
-            kind = tensors[0].device.type
-            if kind in self.autocast and torch.is_autocast_enabled(kind):
-                cast = (t.to(self.autocast[kind]) if _is_cast(t) else t for t in tensors)
-                values = [_filled(v, cast) for v in values]
-                keywords = {a.name: v for v, a in zip(values, self.schema.arguments) if a.keyword_only}
-                with torch.autocast(kind, enabled=False):
-                    return self(*values[: len(values) - len(keywords)], **keywords)
-        kernel = self.kernel(tensors[0].device.type if tensors else "cpu")
-        if not self.opaque and self.backward is None:
-            return self._run(kernel, values)
-        if not self.schema.mutates and torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-            return self._differentiable(kernel, values, tensors)
-        with torch.no_grad():
-            return self._run(kernel, values)
-
-    def _run(self, kernel, values):
-        arguments = self.schema.arguments
-        positional = [v for v, a in zip(values, arguments) if not a.keyword_only]
-        keywords = {a.name: v for v, a in zip(values, arguments) if a.keyword_only}
-        if _torch_dispatch.is_offered(positional, keywords):
-            space, _, name = self.name.partition("::")
-            return _torch_dispatch.offer(getattr(getattr(_ops, space), name).default, tuple(positional), keywords)
-        result = kernel(*positional, **keywords)
-        if self.opaque:
-            given = {t._storage_id() for t in _tensors(values)}
-            for t in _tensors([result]):
-                if t._storage_id() in given:
-                    raise RuntimeError(
-                        f"{self.name.partition('::')[2]}: The output of this custom operator (1) must not also be an "
-                        "input to "
-                        "this custom operator and (2) may not alias any inputs to this custom operator or other "
-                        "returns. "
-                        "Please instead return a clone of the offending output tensor(s) (e.g. return x.clone())."
-                    )
-        return result
-
-    def _differentiable(self, kernel, values, tensors):
-        """Run the kernel as one node of the graph."""
-        op, arguments, shape = self, self.schema.arguments, []
-
-        def forward(ctx, *leaves):
-            rest = iter(leaves)
-            given = [_filled(v, rest) for v in values]
-            result = op._run(kernel, given)
-            if op.setup_context is not None:
-                inputs = tuple(v for v, a in zip(given, arguments) if not a.keyword_only)
-                keywords = {a.name: v for v, a in zip(given, arguments) if a.keyword_only}
-                if keywords:
-                    op.setup_context(ctx, inputs=inputs, keyword_only_inputs=keywords, output=result)
-                else:
-                    op.setup_context(ctx, inputs=inputs, output=result)
-            shape.append(result)
-            return tuple(_tensors([result]))
-
-        def backward(ctx, *grads):
-            if op.backward is None:
-                raise RuntimeError(
-                    f"Trying to backward through {op.dotted} but no autograd formula was registered. "
-                    "Please use register_autograd to add one."
-                )
-            given = iter(grads)
-            result = shape[0]
-            if isinstance(result, tuple):
-                found = op.backward(ctx, *(_filled(r, given) for r in result))
-            else:
-                found = op.backward(ctx, _filled(result, given))
-            found = found if isinstance(found, tuple) else (found,)
-            positional = [v for v, a in zip(values, arguments) if not a.keyword_only]
-            if len(found) != len(positional):
-                raise RuntimeError(
-                    f"Expected the gradient function to return {len(positional)} gradients, one for each input of "
-                    f"{op.dotted}, but got {len(found)}"
-                )
-            flat = []
-            for value, grad in zip(positional, found):
-                if isinstance(value, torch.Tensor):
-                    flat.append(grad)
-                elif isinstance(value, (list, tuple)) and any(isinstance(v, torch.Tensor) for v in value):
-                    flat += [None] * len(value) if grad is None else list(grad)
-            return (*flat, *(None for v, a in zip(values, arguments) if a.keyword_only for _ in _tensors([v])))
-
-        name = f"GeneratedBackwardFor_{self.dotted.replace('.', '_')}"
-        node = type(name, (_Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)})
-        order = [t for a, v in zip(arguments, values) if not a.keyword_only for t in _tensors([v])]
-        order += [t for a, v in zip(arguments, values) if a.keyword_only for t in _tensors([v])]
-        outputs = iter(node.apply(*order))
-        return _filled(shape[0], outputs)
-
-
-def _is_cast(t):
-    """Whether autocast casts an operand."""
-    return t.is_floating_point() and t.dtype != torch.float64
-
-
-def _filled(value, tensors):
-    """Return the value with its tensors replaced by the next ones."""
-    if isinstance(value, torch.Tensor):
-        return next(tensors)
-    if isinstance(value, (list, tuple)):
-        return type(value)(_filled(v, tensors) for v in value)
-    return value
-
-
-def _operator(name):
-    name = name._qualname if isinstance(name, CustomOpDef) else getattr(name, "_qualified_op_name", name)
-    if name not in _REGISTRY and not declare(name):
-        space, _, op = name.partition("::")
-        raise AttributeError(f"'_OpNamespace' '{space}' object has no attribute '{op}'")
-    return _REGISTRY[name]
-
-
-# Operators of C++ extensions, which cannot be loaded. They are declared without kernels, so that kernels can be added.
-_DECLARED = {
-    "torchvision::_cuda_version": "() -> int",
-    "torchvision::_deform_conv2d_backward": "(Tensor grad, Tensor input, Tensor weight, Tensor offset, Tensor mask, "
-    "Tensor bias, SymInt stride_h, "
-    "SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt "
-    "offset_groups, bool use_mask) "
-    "-> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-    "torchvision::_ps_roi_align_backward": "(Tensor grad, Tensor rois, Tensor channel_mapping, float spatial_scale, "
-    "SymInt pooled_height, "
-    "SymInt pooled_width, int sampling_ratio, SymInt batch_size, SymInt channels, SymInt height, SymInt width) -> "
-    "Tensor",
-    "torchvision::_ps_roi_pool_backward": "(Tensor grad, Tensor rois, Tensor channel_mapping, float spatial_scale, "
-    "SymInt pooled_height, "
-    "SymInt pooled_width, SymInt batch_size, SymInt channels, SymInt height, SymInt width) -> Tensor",
-    "torchvision::_roi_align_backward": "(Tensor grad, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt "
-    "pooled_width, "
-    "SymInt batch_size, SymInt channels, SymInt height, SymInt width, int sampling_ratio, bool aligned) -> Tensor",
-    "torchvision::_roi_pool_backward": "(Tensor grad, Tensor rois, Tensor argmax, float spatial_scale, SymInt "
-    "pooled_height, "
-    "SymInt pooled_width, SymInt batch_size, SymInt channels, SymInt height, SymInt width) -> Tensor",
-    "torchvision::deform_conv2d": "(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt "
-    "stride_h, SymInt stride_w, "
-    "SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt offset_groups, bool "
-    "use_mask) -> Tensor",
-    "torchvision::nms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "torchvision::ps_roi_align": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt "
-    "pooled_width, "
-    "int sampling_ratio) -> (Tensor, Tensor)",
-    "torchvision::ps_roi_pool": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt "
-    "pooled_width) "
-    "-> (Tensor, Tensor)",
-    "torchvision::qnms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "torchvision::roi_align": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt "
-    "pooled_width, "
-    "int sampling_ratio, bool aligned) -> Tensor",
-    "torchvision::roi_pool": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt "
-    "pooled_width) -> (Tensor, Tensor)",
-}
-
-
-def declare(name: str) -> bool:
-    """Register an operator of a known extension, and return whether there is one with this name."""
-    if name not in _DECLARED or name in _REGISTRY:
-        return name in _REGISTRY
-    _register(name, _DECLARED[name])
-    return True
-
-
-def _register(name, schema):
-    space, colons, op = name.partition("::")
-    if not colons or not space or not op:
-        raise ValueError(f"Expected `name` to be of the form `namespace::name`, got {name!r}")
-    if space in ("aten", "prim", "prims"):
-        raise ValueError(f"namespace {space!r} belongs to the op table. Choose another one for your operators")
-    made = _REGISTRY[name] = _Operator(name, schema)
-    _ops._add(space, op, made)
-    return made
 
 
 def _devices(device_types):
@@ -1018,7 +658,7 @@ class OpCheckError(Exception):
     """A test of `opcheck` failed."""
 
 
-_TESTS = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
+_TESTS = tuple(_checks.TESTS)
 
 
 def opcheck(
@@ -1074,7 +714,7 @@ def opcheck(
     found: dict[str, typing.Any] = {}
     for test in tests:
         try:
-            globals()[f"_{test}"](_operator(name), args, kwargs, atol, rtol)
+            _checks.TESTS[test](_operator(name), args, kwargs, atol, rtol)
             found[test] = "SUCCESS"
         except Exception as error:
             if raise_exception:
@@ -1083,31 +723,6 @@ def opcheck(
                 ) from error
             found[test] = error
     return found
-
-
-def _copied(value):
-    if isinstance(value, torch.Tensor):
-        return value.detach().clone().requires_grad_(value.requires_grad)
-    if isinstance(value, (list, tuple)):
-        return type(value)(_copied(v) for v in value)
-    return value
-
-
-def _test_schema(op, args, kwargs, atol, rtol):
-    given = {a.name: v for a, v in zip(op.schema.arguments, op.schema.bind(op.name, args, kwargs))}
-    given = {name: _copied(value) for name, value in given.items()}
-    before = {name: _copied(value) for name, value in given.items()}
-    positional = [given[a.name] for a in op.schema.arguments if not a.keyword_only]
-    with torch.no_grad():
-        result = op(*positional, **{a.name: given[a.name] for a in op.schema.arguments if a.keyword_only})
-    for a in op.schema.arguments:
-        if not a.mutated and not all(
-            _equal(x, y) for x, y in zip(_tensors([given[a.name]]), _tensors([before[a.name]]))
-        ):
-            raise RuntimeError(f"Argument {a.name} is not defined as mutable but was mutated")
-    storages = {t._storage_id() for a in op.schema.arguments if not a.mutated for t in _tensors([given[a.name]])}
-    if op.opaque and any(t._storage_id() in storages for t in _tensors([result])):
-        raise RuntimeError("A result shares memory with an argument, but the schema does not declare it")
 
 
 class _FakeContext:
@@ -1129,49 +744,3 @@ def get_ctx() -> _FakeContext:
     Such sizes are not there: its methods raise `NotImplementedError`.
     """
     return _FakeContext()
-
-
-def _equal(x, y):
-    return torch.allclose(x, y, rtol=0, atol=0, equal_nan=x.is_floating_point() or x.is_complex())
-
-
-def _test_autograd_registration(op, args, kwargs, atol, rtol):
-    inputs = list(_tensors([*args, *kwargs.values()]))
-    if not any(t.requires_grad for t in inputs):
-        return
-    if op.opaque and op.backward is None:
-        raise RuntimeError(f"{op.name} has no gradient: register one with register_autograd")
-    outputs = [
-        t
-        for t in _tensors([op(*_copied(tuple(args)), **{k: _copied(v) for k, v in kwargs.items()})])
-        if t.is_floating_point()
-    ]
-    if outputs and not any(t.requires_grad for t in outputs) and not op.schema.mutates:
-        raise RuntimeError(f"the results of {op.name} do not require a gradient, though its arguments do")
-
-
-def _test_faketensor(op, args, kwargs, atol, rtol):
-    def on_meta(value):
-        if isinstance(value, torch.Tensor):
-            return value.detach().to("meta")
-        return type(value)(on_meta(v) for v in value) if isinstance(value, (list, tuple)) else value
-
-    with torch.no_grad():
-        real = list(_tensors([op(*_copied(tuple(args)), **{k: _copied(v) for k, v in kwargs.items()})]))
-        fake = list(_tensors([op(*(on_meta(v) for v in args), **{k: on_meta(v) for k, v in kwargs.items()})]))
-    if len(real) != len(fake):
-        raise RuntimeError(f"the kernel for meta gives {len(fake)} tensors, the real one {len(real)}")
-    for r, f in zip(real, fake):
-        if (r.shape, r.dtype) != (f.shape, f.dtype):
-            raise RuntimeError(
-                f"the kernel for meta gives {tuple(f.shape)} {f.dtype}, the real one {tuple(r.shape)} {r.dtype}"
-            )
-
-
-def _test_aot_dispatch_dynamic(op, args, kwargs, atol, rtol):
-    runs = []
-    for _ in range(2):
-        with torch.no_grad():
-            runs.append(list(_tensors([op(*_copied(tuple(args)), **{k: _copied(v) for k, v in kwargs.items()})])))
-    for x, y in zip(*runs):
-        torch.testing.assert_close(x, y, rtol=rtol, atol=atol, equal_nan=True)

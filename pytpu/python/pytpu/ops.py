@@ -234,7 +234,7 @@ class _Namespace:
         elif self._name == "profiler" and name == "_record_function_exit":
             op = _exit_block
         elif not name.startswith("__"):
-            from .library import declare
+            from ._operators.registry import declare
 
             if declare(f"{self._name}::{name}"):
                 return getattr(self, name)

@@ -79,7 +79,7 @@ def _python_type(kind: str) -> Any:
 @functools.cache
 def _signature(text: str) -> inspect.Signature:
     """Return the parameters in a schema. The operand `self` is named `input`, as in Python."""
-    from ..library import _Schema
+    from .._operators.schema import _Schema
 
     # Schemas name this default of losses, whose type is a number.
     parsed = _Schema(text[text.index("(") :].replace("=Mean", "=1"))
