@@ -174,7 +174,7 @@ class _Builder:
     def _own(self, node: fx.Node, path: str, graph: fx.Graph, env: dict[fx.Node, Any]) -> None:
         if node.op == "get_attr":
             name = str(node.target)
-            _module_at(self.root, path).add_module(name, self.program.graph_module.get_submodule(name))
+            self.root.get_submodule(path).add_module(name, self.program.graph_module.get_submodule(name))
         for used in node.all_input_nodes:
             if used not in env:
                 env[used] = self._weight(used, path, graph)
@@ -229,13 +229,6 @@ class _Builder:
                 item.meta["val"] = node.meta.get("val")
 
 
-def _module_at(root: torch.nn.Module, path: str) -> torch.nn.Module:
-    module = root
-    for part in path.split(".") if path else ():
-        module = module._modules[part]  # type: ignore[assignment]
-    return module
-
-
 def _replace_module(root: torch.nn.Module, path: str, module: torch.nn.Module, like: str | None) -> None:
     """Put a module in the place of the one that has the weights of its path, and give it these."""
     *parents, last = path.split(".")
@@ -243,8 +236,8 @@ def _replace_module(root: torch.nn.Module, path: str, module: torch.nn.Module, l
     for part in parents:
         if part not in parent._modules:
             parent.add_module(part, torch.nn.Module())
-        parent = parent._modules[part]  # type: ignore[assignment]
-    old = _module_at(root, like) if like is not None else parent._modules.get(last)
+        parent = parent.get_submodule(part)
+    old = root.get_submodule(like) if like is not None else parent._modules.get(last)
     if old is not None:
         module._parameters, module._buffers = old._parameters, old._buffers
         module._non_persistent_buffers_set = old._non_persistent_buffers_set
