@@ -29,7 +29,10 @@ SLOW = (
     "tpu/test_advise.py",
     "tpu/test_plan.py",
     "benches/test_tpu_ratio.py",
+    "tpu/test_kernel_files.py",
+    "tpu/test_mosaic.py",
     "tpu/test_pallas.py",
+    "tpu/test_stablehlo_ops.py",
     "examples/test_ecosystem.py",
     "examples/test_examples.py",
 )

@@ -5,9 +5,13 @@
 PyTorch's (`_schema.py`).
 """
 
+import functools
 import sys
 
 from . import _C, _aten_gradients, _schema as _schemas_of_text, _torch_dispatch
+
+# Schemas are never changed, and modes ask for that of each call.
+_schema_of = functools.cache(_schemas_of_text.FunctionSchema)
 
 
 class _Unique:
@@ -57,7 +61,7 @@ class OpOverload(_Unique):
         text = packet._texts.get(self._overloadname) or packet._out_texts.get(self._overloadname)
         if text is None:
             raise AttributeError(f"the schema of {self} is not known")
-        return _schemas_of_text.FunctionSchema(f"{packet._qualified_op_name.partition('::')[0]}::{text}")
+        return _schema_of(f"{packet._qualified_op_name.partition('::')[0]}::{text}")
 
     @property
     def namespace(self):
