@@ -52,6 +52,7 @@ from ._writer import (
 )
 from .immutable_collections import immutable_dict
 from .node import Argument, Node, Target, map_arg
+from .tensor_type import TensorType as TensorType
 
 if TYPE_CHECKING:
     from ._symbolic_trace import Tracer
