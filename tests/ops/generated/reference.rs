@@ -1,5 +1,5 @@
-//! `target/ops.md`, the list of all ops, written from the rows for the page `docs/ops.md`. Dtypes and gradients are found
-//! by calls of the samples.
+//! `target/ops.md`, the list of all ops, written from the rows for the page `docs/ops.md`. Calls of the samples find
+//! dtypes and gradients.
 
 use super::compare;
 use crate::samples::*;
