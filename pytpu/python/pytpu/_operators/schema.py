@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import inspect
 import typing
-from typing import TYPE_CHECKING
 
 import pytpu as torch
-
-if TYPE_CHECKING:
-    pass
 
 
 class _Argument(typing.NamedTuple):

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ..utils import _pytree as pytree
 from ._compatibility import compatibility
@@ -15,6 +15,7 @@ from ._names import _Namespace
 from ._writer import _commented, _Writer
 from .node import Argument
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .graph import _node_list
 
@@ -29,8 +30,8 @@ class PythonCode:
     Attributes:
         src: The text of the function.
         globals: The global names in it, and their values.
-        _lineno_map: The node of each line, both counted from zero at the ``def``.
-        _prologue_start: The line of the ``def`` in ``src``, from one.
+        _lineno_map: The node of each line, both counted from zero at the `def`.
+        _prologue_start: The line of the `def` in `src`, from one.
     """
 
     src: str
@@ -54,8 +55,8 @@ class CodeGen:
         """Return the first lines of the function.
 
         Args:
-            free_vars: The parameters. ``self`` is inserted if it is not the first.
-            maybe_return_annotation: A text such as `` -> int``, or an empty one.
+            free_vars: The parameters. `self` is inserted if it is not the first.
+            maybe_return_annotation: A text such as `-> int` after a space, or an empty one.
             expanded_def: Write each parameter on its own line.
         """
         if not free_vars or free_vars[0] != "self":
@@ -93,7 +94,7 @@ class CodeGen:
         return outputs
 
     def additional_globals(self) -> list[tuple[str, Any]]:
-        """Return names and values that the code uses, such as ``[("List", typing.List)]``."""
+        """Return names and values that the code uses, such as `[("List", typing.List)]`."""
         return []
 
     def _gen_python_code(

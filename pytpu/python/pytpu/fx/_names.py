@@ -69,7 +69,7 @@ _own_module = re.compile(r"^(?:torch|pytpu)(?:\.(?!_dynamo\.|_inductor\.)[^.]+)*
 
 
 def _snake_case(s: str) -> str:
-    """Return a name in lower case: ``pascalCase`` becomes ``pascal_case``."""
+    """Return a name in lower case: `pascalCase` becomes `pascal_case`."""
     return _hump.sub(r"_\1", s).lower()
 
 
@@ -78,7 +78,7 @@ def _is_magic(x: str) -> bool:
 
 
 def _is_from_torch(obj: Any) -> bool:
-    """Return whether code reads an object by its dotted name within ``torch``."""
+    """Return whether code reads an object by its dotted name within `torch`."""
     module = getattr(obj, "__module__", None)
     if module is not None:
         return _own_module.match(module) is not None
@@ -101,9 +101,9 @@ class _Namespace:
         """Return a new name, or the name that the object has already.
 
         Args:
-            candidate: The wish. Characters that identifiers do not have become ``_``, and a number is appended if the
+            candidate: The wish. Characters that identifiers do not have become `_`, and a number is appended if the
                 name is in use.
-            obj: The object that gets the name, or ``None``.
+            obj: The object that gets the name, or `None`.
         """
         if obj is not None and obj in self._obj_to_name:
             return self._obj_to_name[obj]

@@ -12,7 +12,7 @@ import typing
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytpu as torch
 
@@ -28,6 +28,7 @@ from .node import (
 )
 from .tensor_type import TensorType
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._codegen import CodeGen
     from .graph import _node_list
@@ -72,7 +73,7 @@ _frame_regex = re.compile(r'^File "(.+)", line (\d+), in (.+)$')
 def _parse_stack_trace(
     stack_trace: str | None, filter_fn: Callable[[str, str, str], bool] | None = None
 ) -> _ParsedStackTrace | None:
-    """Return the innermost frame of a stack trace for which ``filter_fn(file, name, code)`` holds."""
+    """Return the innermost frame of a stack trace for which `filter_fn(file, name, code)` holds."""
     lines = stack_trace.strip().split("\n") if stack_trace else []
     for line, code in reversed(list(zip(lines, lines[1:]))):
         frame = _frame_regex.match(line.strip())
@@ -188,7 +189,7 @@ class _Writer:
             self.add_global(name, obj)
 
     def add_global(self, name_hint: str, obj: Any) -> str:
-        """Return the expression that reads an object, and list the object if it is not part of ``torch``."""
+        """Return the expression that reads an object, and list the object if it is not part of `torch`."""
         if _is_from_torch(obj) and obj != torch.device:
             return _get_qualified_name(obj)
         name = self.namespace.create_name(name_hint, obj)
