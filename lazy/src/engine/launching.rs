@@ -1,6 +1,6 @@
 //! From a segment to values: find or compile its executable, and launch it here or in the background.
 
-use super::bisect;
+use super::choosing::{Launch, Pieces};
 use super::pieces_launch::Target;
 use super::{
     Body, Compiling, Engine, InFlight, Launched, MAX_BACKGROUND, MAX_IN_FLIGHT_FUSED, MAX_IN_FLIGHT_STRICT, Outputs,
@@ -16,25 +16,21 @@ use crate::form::{DTYPES, Form, mix};
 use crate::lower::{self, Module};
 use crate::metrics::{COUNTERS, count};
 use crate::mode::EagerMode;
-use crate::pieces::Plan;
 use crate::slot::Slot;
-use crate::{
-    bundle, device, explain, forbidden, form, growing, mode, options, pieces, plan, precision, types, xla_cpu,
-};
+use crate::{bundle, device, explain, forbidden, form, mode, options, pieces, plan, precision, types, xla_cpu};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-use torchtpu_pjrt::{Buffer, Event};
+use torchtpu_pjrt::{Buffer, Event, Executable};
 use torchtpu_stablehlo::Precision;
 use torchtpu_tensor::comm;
 use torchtpu_tensor::{DType, ErrorKind};
 
 impl Engine {
-    /// Find or compile the executable, and launch it here or in the background. Every output gets an outcome in any
-    /// case.
+    /// Launch a segment here or in the background. Every output gets an outcome in any case.
     pub(super) fn run(&self, mut segment: Segment) -> Result<(), Arc<Failure>> {
         if let Some(first) = segment.first.take() {
             // The values carry the failure.
@@ -54,81 +50,63 @@ impl Engine {
             return self.plan(&plan, segment);
         }
         let device = device::get().map_err(|e| Arc::new(Failure::new(e.kind(), e.message())));
-        let device = match device.and_then(|d| d.check_process().map(|()| d).map_err(Arc::new)) {
-            Ok(d) => d,
-            Err(f) => return self.finish(segment, Err(f)),
-        };
-        let segment_hash = segment.body.hash;
-        if segment.body.has_effects && self.agrees.load(Relaxed) {
-            let steps = segment.body.steps();
-            if !steps.is_empty() {
-                return self.run_agreed(device, segment, steps);
+        match device.and_then(|d| d.check_process().map(|()| d).map_err(Arc::new)) {
+            Ok(device) => {
+                let launch = self.choose(&mut segment);
+                self.carry_out(device, launch, segment)
             }
+            Err(f) => self.finish(segment, Err(f)),
         }
-        if segment.body.has_effects
-            && xla_cpu::collectives::has_failed()
-            && let Some(pieces) = bisect::apart_from_lost(&segment.body)
-        {
-            self.await_stream(segment.stream);
-            return self.launch_pieces(Target::Device(device), segment, &pieces, |_| false, |_| Ok(()));
-        }
-        // A kernel may refuse in the middle of a segment. Its effects would then come twice.
-        let is_interpreted = self.interpreter.is_on() && !segment.body.has_effects;
-        let is_one_op = segment.reason.is_one_op();
-        if is_interpreted && self.interpreter.always_interprets(segment_hash, &segment.body.form, is_one_op) {
-            match self.interpret(&segment.body, &segment.outputs, None) {
-                Some(result) => return self.finish_interpreted(segment, result),
-                None => self.interpreter.record_refused(segment_hash),
-            }
-        }
-        let (compiled, segment) = match self.look_up(&mut segment.body) {
-            (_, Some(c)) => {
-                self.note(segment.body.form.nodes.len(), false);
-                self.pieces.record_known(&segment.body.form, !segment.reason.is_inside_step());
-                if is_interpreted {
-                    self.interpreter.record_compiled();
+    }
+
+    /// Launch a segment in the way that was chosen.
+    fn carry_out(&self, device: &'static Device, launch: Launch, mut segment: Segment) -> Result<(), Arc<Failure>> {
+        match launch {
+            Launch::Agreed(steps) => self.run_agreed(device, segment, steps),
+            Launch::Interpreted(it) => match self.interpret(&segment.body, &segment.outputs, it.first_run) {
+                Some(result) => self.finish_interpreted(segment, result),
+                None => {
+                    let launch = self.choose_refused(&mut segment, &it);
+                    self.carry_out(device, launch, segment)
                 }
-                (Ok(c), segment)
+            },
+            Launch::Pieces(Pieces { nodes, on_device, compile }) => {
+                if let Some((hash, whole)) = compile {
+                    self.compile_in_background(device, hash, &segment.body.form, segment.reason, whole);
+                }
+                self.await_stream(segment.stream);
+                let is_on_host = |p| on_device.is_some_and(|device| p != device);
+                self.launch_pieces(Target::Device(device), segment, &nodes, is_on_host, |_| Ok(()))
             }
-            (hash, None) => {
-                if is_interpreted && (self.interpreter.should_interpret(hash, &segment.body.form) || forbidden::is_on())
-                {
-                    match self.interpret(&segment.body, &segment.outputs, Some(segment.reason)) {
-                        Some(result) => return self.finish_interpreted(segment, result),
-                        None => self.interpreter.record_refused(hash),
+            Launch::Known(compiled) => self.launch_next(device, Ok(compiled), segment),
+            Launch::Awaited(hash, whole) => {
+                let compiled = match whole.wait() {
+                    Some(whole) if whole.form == segment.body.form => {
+                        self.pieces.record_whole(hash);
+                        Ok(self.cache.insert(hash, whole.clone()))
                     }
-                }
-                if !segment.debug
-                    && let Some(parts) = self.divide_growing(&segment.body)
-                {
-                    self.await_stream(segment.stream);
-                    let is_on_host = |p| p != growing::ON_DEVICE;
-                    return self.launch_pieces(Target::Device(device), segment, &parts, is_on_host, |_| Ok(()));
-                }
-                let plan = || self.pieces.plan(hash, &segment.body.form, !segment.reason.is_inside_step());
-                match plan().filter(|_| !segment.debug) {
-                    Some(Plan::Pieces { pieces, compile }) => {
-                        if let Some(whole) = compile {
-                            self.compile_in_background(device, hash, &segment.body.form, segment.reason, whole);
-                        }
-                        self.await_stream(segment.stream);
-                        return self.launch_pieces(Target::Device(device), segment, &pieces, |_| false, |_| Ok(()));
-                    }
-                    Some(Plan::Whole(whole)) => match whole.wait() {
-                        Some(whole) if whole.form == segment.body.form => {
-                            self.pieces.record_whole(hash);
-                            (Ok(self.cache.insert(hash, whole.clone())), segment)
-                        }
-                        // Another program has the same hash, or compilation failed.
-                        _ => (self.compile(device, hash, &segment.body.form, segment.reason), segment),
-                    },
-                    None => match self.to_background(device, hash, segment) {
-                        None => return Ok(()),
-                        Some(s) => (self.compile(device, hash, &s.body.form, s.reason), s),
-                    },
-                }
+                    // Another program has the same hash, or compilation failed.
+                    _ => self.compile(device, hash, &segment.body.form, segment.reason),
+                };
+                self.launch_next(device, compiled, segment)
             }
-        };
+            Launch::New(hash) => match self.to_background(device, hash, segment) {
+                None => Ok(()),
+                Some(segment) => {
+                    let compiled = self.compile(device, hash, &segment.body.form, segment.reason);
+                    self.launch_next(device, compiled, segment)
+                }
+            },
+        }
+    }
+
+    /// Launch a segment after the last one of its stream that went to the background.
+    fn launch_next(
+        &self,
+        device: &Device,
+        compiled: Result<Arc<Compiled>, Arc<Failure>>,
+        segment: Segment,
+    ) -> Result<(), Arc<Failure>> {
         let before = self.background_of(segment.stream);
         self.launch_after(before, device, compiled, segment)
     }
@@ -337,30 +315,16 @@ impl Engine {
         let watched = (body.has_effects && !compiled.is_chained).then(|| Watched::begin(&body.tickets()));
         let mut buffers = compiled.executable.execute(&args, &[]).map_err(failed)?;
         drop(args);
-        let mut event = None;
-        if compiled.is_chained
-            && let Some(token) = buffers.pop()
-        {
-            xla_cpu::collectives::watch(&token, body.tickets());
-            if debug {
-                token.await_ready().map_err(failed)?;
-            }
-            event = token.ready_event().ok().map(Arc::new);
-            self.chain.set(token);
-        } else if body.has_effects
-            && let Ok(comm) = comm::get()
-        {
-            body.tickets().into_iter().for_each(|ticket| comm.was_launched(ticket));
-        }
+        let token = if compiled.is_chained { buffers.pop() } else { None };
+        let mut event = token.as_ref().and_then(|token| token.ready_event().ok()).map(Arc::new);
+        self.note_effects(token, body, debug).map_err(failed)?;
         if buffers.len() != outputs.0.len() {
             return Err(Arc::new(Failure::new(ErrorKind::Runtime, "the program returned a wrong number of results")));
         }
         count(&COUNTERS.segments_executed, 1);
         count(&COUNTERS.nodes_executed, body.form.nodes.len() as u64);
         if debug {
-            for b in &buffers {
-                b.await_ready().map_err(failed)?;
-            }
+            buffers.iter().try_for_each(Buffer::await_ready).map_err(failed)?;
         } else {
             event = event.or_else(|| buffers.first().and_then(|b| b.ready_event().ok()).map(Arc::new));
         }
@@ -376,6 +340,23 @@ impl Engine {
         }
         if debug && self.check_numerics.load(Relaxed) {
             numerics(body, &outputs.0)?;
+        }
+        Ok(())
+    }
+
+    /// Keep the token of a launched program for the next program with collectives. Without one, tell the communicator
+    /// that the collectives were launched. With `waits`, wait for the token.
+    fn note_effects(&self, token: Option<Buffer>, body: &Body, waits: bool) -> torchtpu_pjrt::Result<()> {
+        if let Some(token) = token {
+            xla_cpu::collectives::watch(&token, body.tickets());
+            if waits {
+                token.await_ready()?;
+            }
+            self.chain.set(token);
+        } else if body.has_effects
+            && let Ok(comm) = comm::get()
+        {
+            body.tickets().into_iter().for_each(|ticket| comm.was_launched(ticket));
         }
         Ok(())
     }
@@ -432,21 +413,7 @@ impl Engine {
             }
         }
         let options = options::list(form.options);
-        // A bundle was made for this device. An executable that does not load is compiled.
-        let bundled = bundle::find(|| bundle::key(&device.options(&options, &ranks), &text));
-        let mut loaded = bundled.and_then(|bytes| device.client.deserialize(&bytes).ok());
-        let key = device.disk.as_ref().map(|disk| (disk, device.disk_key(&text, &options, &ranks)));
-        if loaded.is_none()
-            && let Some((disk, key)) = &key
-        {
-            loaded = disk.load(key).and_then(|bytes| match device.client.deserialize(&bytes) {
-                Ok(e) => Some(e),
-                Err(e) => {
-                    disk.reject(key, e.message());
-                    None
-                }
-            });
-        }
+        let loaded = load(device, &text, &options, &ranks);
         let from_disk = loaded.is_some();
         let executable = match loaded {
             Some(e) => {
@@ -459,18 +426,8 @@ impl Engine {
                 }
                 let _notice = Notice::new(form.nodes.len());
                 let _compiling = collectives::Compiling::begin();
-                let e = device
-                    .compile(&text, &options, &ranks)
-                    .map_err(|e| place(Failure::device("compiling for device tpu", &e)))?;
-                count(&COUNTERS.compilations, 1);
-                if let Some((disk, _)) = &key {
-                    // Options may have changed meanwhile. The key is that of the compiled program.
-                    match e.serialize() {
-                        Ok(bytes) => disk.store(&device.disk_key(&text, &options, &ranks), &bytes),
-                        Err(e) => log_unserializable(&e),
-                    }
-                }
-                e
+                compile(device, &text, &options, &ranks)
+                    .map_err(|e| place(Failure::device("compiling for device tpu", &e)))?
             }
         };
         let nanos = start.elapsed().as_nanos() as u64;
@@ -563,6 +520,33 @@ impl Engine {
             all.iter().for_each(|l| self.await_launched(l));
         }
     }
+}
+
+/// Load the executable of a program from the bundle of this device, or from the disk.
+fn load(device: &Device, text: &str, options: &options::List, ranks: &[usize]) -> Option<Executable> {
+    // An executable that does not load is compiled.
+    let bundled = bundle::find(|| bundle::key(&device.options(options, ranks), text));
+    if let Some(executable) = bundled.and_then(|bytes| device.client.deserialize(&bytes).ok()) {
+        return Some(executable);
+    }
+    let disk = device.disk.as_ref()?;
+    let key = device.disk_key(text, options, ranks);
+    let bytes = disk.load(&key)?;
+    device.client.deserialize(&bytes).inspect_err(|e| disk.reject(&key, e.message())).ok()
+}
+
+/// Compile a program, and store its executable on the disk.
+fn compile(device: &Device, text: &str, options: &options::List, ranks: &[usize]) -> torchtpu_pjrt::Result<Executable> {
+    let executable = device.compile(text, options, ranks)?;
+    count(&COUNTERS.compilations, 1);
+    if let Some(disk) = &device.disk {
+        // Options may have changed meanwhile. The key is that of the compiled program.
+        match executable.serialize() {
+            Ok(bytes) => disk.store(&device.disk_key(text, options, ranks), &bytes),
+            Err(e) => log_unserializable(&e),
+        }
+    }
+    Ok(executable)
 }
 
 /// Number of new programs among the last 64 large ones that is too high for a first step.

@@ -10,6 +10,7 @@
 mod agreeing;
 mod bisect;
 mod checks;
+mod choosing;
 mod collectives;
 mod dumps;
 mod interpreting;
@@ -169,6 +170,12 @@ struct Segment {
     turn: Option<Turn>,
     /// The first cuts after the last segment with effects, up to that of this one, if the ranks agree about programs.
     cuts: Vec<Cut>,
+}
+
+impl Segment {
+    fn new(body: Body, outputs: Outputs, reason: CutReason, debug: bool, stream: u32) -> Segment {
+        Segment { body, outputs, reason, debug, stream, first: None, turn: None, cuts: Vec::new() }
+    }
 }
 
 /// Set when a segment that is compiled in the background has been launched or has failed.

@@ -5,7 +5,7 @@ use super::{Body, Compiling, Engine, Launched, Outputs, Segment};
 use crate::cut::CutReason;
 use crate::device::Device;
 use crate::failure::Failure;
-use crate::form::{Form, Source};
+use crate::form::{Form, Part, Source};
 use crate::growing;
 use crate::pieces::Whole;
 use crate::plan::Plan;
@@ -44,6 +44,25 @@ impl LastReaders {
             }
         }
         r
+    }
+
+    /// Return piece `p` of a form, which computes `values` by `nodes`. It destroys the values that no later piece
+    /// reads, unless they are results of the segment (`leaves`).
+    fn extract(&self, form: &Form, p: usize, nodes: &[usize], values: &[u32], leaves: &[bool]) -> Part {
+        let mut part = form.extract(nodes.iter().copied(), values);
+        part.form.is_pooled = form.is_pooled;
+        for (arg, source) in part.form.args.iter_mut().zip(&part.args) {
+            arg.donated = match *source {
+                Source::Arg(a) => form.args[a].donated && self.of_args[a] == Some(p),
+                Source::Value(v) => !leaves[v] && self.of_values[v] == Some(p),
+                Source::Number(..) => false,
+            };
+        }
+        let is_collective = nodes.len() == 1 && form.nodes[nodes[0]].op.facts().has_effects;
+        if is_collective {
+            make_independent(&mut part.form);
+        }
+        part
     }
 }
 
@@ -84,46 +103,18 @@ impl Engine {
                 .filter(|&v| leaves[v] || last.of_values[v].is_some())
                 .map(|v| v as u32)
                 .collect();
-            let mut part = form.extract(nodes.iter().copied(), &values);
-            part.form.is_pooled = form.is_pooled;
-            let is_collective = nodes.len() == 1 && form.nodes[nodes[0]].op.facts().has_effects;
-            for (arg, source) in part.form.args.iter_mut().zip(&part.args) {
-                arg.donated = match *source {
-                    Source::Arg(a) => form.args[a].donated && last.of_args[a] == Some(p),
-                    Source::Value(v) => !leaves[v] && last.of_values[v] == Some(p),
-                    Source::Number(..) => false,
-                };
-            }
-            if is_collective {
-                make_independent(&mut part.form);
-            }
-            let part = body.of_part(part, |v| slots[v].clone());
+            let part = body.of_part(last.extract(form, p, nodes, &values, &leaves), |v| slots[v].clone());
             let results = values.iter().map(|&v| {
                 slots[v as usize].get_or_insert_with(|| Arc::new(Slot::empty(form.values[v as usize]))).clone()
             });
             let results = Outputs(results.collect());
-            let piece = Segment {
-                body: part,
-                outputs: results,
-                reason: CutReason::Piece,
-                debug,
-                stream,
-                first: None,
-                turn: None,
-                cuts: Vec::new(),
-            };
+            let piece = Segment::new(part, results, CutReason::Piece, debug, stream);
             if is_on_host(p) {
                 piece.outputs.0.iter().for_each(|s| s.has_grown.store(true, Relaxed));
             }
-            let refused = prepare(p).err();
-            let launched = match &target {
-                _ if refused.is_some() => self.finish(piece, refused.map_or(Ok(()), Err)),
-                Target::Device(device) => self.launch_piece(device, piece, is_on_host(p), &mut compiled_ops),
-                Target::Plan(_) if is_on_host(p) => {
-                    piece.outputs.0.iter().for_each(|s| s.plan());
-                    self.finish(piece, Ok(()))
-                }
-                Target::Plan(plan) => self.plan(plan, piece),
+            let launched = match prepare(p) {
+                Ok(()) => self.launch_piece(&target, piece, is_on_host(p), &mut compiled_ops),
+                Err(refused) => self.finish(piece, Err(refused)),
             };
             result = result.and(launched);
             // Free a value that no later piece reads, or give it to the slot that waits for it.
@@ -148,11 +139,19 @@ impl Engine {
     /// Compute a piece. Add the number of ops that were compiled for it to `compiled_ops`.
     fn launch_piece(
         &self,
-        device: &Device,
+        target: &Target<'_>,
         mut piece: Segment,
         is_on_host: bool,
         compiled_ops: &mut usize,
     ) -> Result<(), Arc<Failure>> {
+        let device = match target {
+            Target::Device(device) => device,
+            Target::Plan(_) if is_on_host => {
+                piece.outputs.0.iter().for_each(|s| s.plan());
+                return self.finish(piece, Ok(()));
+            }
+            Target::Plan(plan) => return self.plan(plan, piece),
+        };
         if is_on_host && let Some(result) = self.interpret(&piece.body, &piece.outputs, None) {
             return self.finish(piece, result);
         }
