@@ -22,7 +22,8 @@ use torchtpu_stablehlo::Precision;
 use torchtpu_tensor::backend::Operand;
 use torchtpu_tensor::comm::Cut;
 use torchtpu_tensor::op::Prim;
-use torchtpu_tensor::{Error, Meta, Result, site};
+use torchtpu_tensor::site::{self, Site};
+use torchtpu_tensor::{Error, Meta, Result};
 
 /// Number of operands from which a join counts as a random choice among more tensors. Each operand is then an argument
 /// of its own, also if it is one already. Otherwise the repetitions would be part of the program, and each batch of a
@@ -49,6 +50,50 @@ impl Engine {
         let site = site::current();
         let mut guard = self.recording.lock();
         let id = guard.stream();
+        guard = self.cut_due_streams(guard, id, op, x);
+        let r = &mut *guard;
+        let op_hash = form::hash_op(op);
+        // The setting belongs to each op: a change of it ends no program.
+        let precision = if self.multiplies_in_passes.load(Relaxed) { precision::get() } else { Precision::default() };
+        let recorded = &r.streams[id].body.form;
+        let (first_input, first_value) = (recorded.inputs.len() as u32, recorded.values.len() as u32);
+        let node = Node { op: op.clone(), offsets: 0, precision, first_input, first_value };
+        let hash = form::mix_precision(mix(r.streams[id].body.hash, op_hash), precision);
+        let hash = match r.push_operands(id, op, x, hash) {
+            Ok(hash) => hash,
+            Err(stale) => return Err(forget(&mut r.streams[id].body, &node, &x[..stale])),
+        };
+        if op.facts().has_effects {
+            self.peers.watch();
+        }
+        let s = &mut r.streams[id];
+        s.push_node(node, y, site, check);
+        s.body.hash = mix(hash, y.len() as u64);
+        // Iterations of a loop that differ only in an offset count as equal.
+        let signature = if op.has_offsets() { form::hash_op(&op.without_offsets()) } else { op_hash };
+        let signature = r.push_results(id, y, handles, signature);
+        r.nodes_recorded += 1;
+        let reason = match mode {
+            EagerMode::Fused => match self.due_cut(&mut r.streams[id], signature) {
+                Some(reason) => reason,
+                None => return Ok(None),
+            },
+            EagerMode::Strict => CutReason::Strict,
+            EagerMode::Debug => CutReason::Debug,
+        };
+        Ok(self.take(r, id, reason).map(Box::new))
+    }
+
+    /// Cut the current stream if it ends before an op, and the streams of other threads that must be launched before
+    /// it.
+    #[inline]
+    fn cut_due_streams<'a>(
+        &'a self,
+        mut guard: MutexGuard<'a, Recording>,
+        id: usize,
+        op: &Prim,
+        x: &[Operand<'_>],
+    ) -> MutexGuard<'a, Recording> {
         if guard.streams[id].step.is_over() && !guard.continues_step(id, op, x) {
             guard = self.cut_before(guard, id, CutReason::StepBoundary);
         }
@@ -61,115 +106,26 @@ impl Engine {
                 guard = self.cut_others(guard, id);
             }
         }
-        let r = &mut *guard;
-        let s = &mut r.streams[id];
-        let b = &mut s.body;
-        let op_hash = form::hash_op(op);
-        // The setting belongs to each op: a change of it ends no program.
-        let precision = if self.multiplies_in_passes.load(Relaxed) { precision::get() } else { Precision::default() };
-        let mut hash = form::mix_precision(mix(b.hash, op_hash), precision);
-        let (first_input, first_value) = (b.form.inputs.len() as u32, b.form.values.len() as u32);
-        let node = Node { op: op.clone(), offsets: 0, precision, first_input, first_value };
-        let is_list = x.len() >= LONG_LIST && op.facts().joins_operands;
-        for (i, operand) in x.iter().enumerate() {
-            let input = match operand {
-                Operand::Value(h) => {
-                    let e = match r.entries.get_mut(*h as u32 as usize) {
-                        Some(e) if e.generation == (*h >> 32) as u32 && e.refs > 0 => e,
-                        _ => return Err(forget(b, &node, &x[..i])),
-                    };
-                    match &e.state {
-                        State::Pending { value, .. } => Input::value(*value),
-                        State::Held(_) if e.mark == s.serial && !is_list => Input::arg(e.arg),
-                        State::Held(slot) => {
-                            let i = b.slots.len() as u32;
-                            hash = mix(hash, form::hash_meta(&slot.meta));
-                            b.form.args.push(Arg { meta: slot.meta, donated: false });
-                            b.slots.push(slot.clone());
-                            if !slot.checks().is_empty() {
-                                b.dependences.add_arg(i as usize, slot.checks());
-                            }
-                            if is_list {
-                                // A value may be an argument twice, so only its last handle counts as its end.
-                                slot.share();
-                            } else {
-                                slot.used_by(id as u32);
-                                (e.mark, e.arg) = (s.serial, i);
-                            }
-                            Input::arg(i)
-                        }
-                        State::Free => return Err(forget(b, &node, &x[..i])),
-                    }
-                }
-                Operand::Number { bits, meta, shared } => match b.shared_number(*shared) {
-                    Some(known) => known,
-                    None => {
-                        let d = meta.dtype as usize;
-                        let i = b.form.numbers[d];
-                        b.form.numbers[d] += 1;
-                        b.numbers[d].extend_from_slice(&bits.to_le_bytes()[..meta.dtype.size_bytes()]);
-                        let number = Input::number(meta.dtype, i);
-                        if *shared != 0 {
-                            b.shared.push((*shared, number));
-                        }
-                        number
-                    }
-                },
-            };
-            hash = mix(hash, u64::from(input.0));
-            b.form.inputs.push(input);
+        guard
+    }
+
+    /// Return the reason to cut a stream of Fused mode after an op with this signature, if there is one.
+    #[inline]
+    fn due_cut(&self, s: &mut Stream, signature: u64) -> Option<CutReason> {
+        let (len, max) = (s.body.form.nodes.len(), self.max_nodes.load(Relaxed));
+        if let Some(reason) = s.repeat.push(signature, len, max) {
+            return Some(reason);
         }
-        if op.facts().has_effects {
-            b.has_effects = true;
-            self.peers.watch();
+        if len >= max {
+            return Some(CutReason::Size);
         }
-        if op.facts().is_fill && (s.step.makes_state || y[0].numel() <= LARGEST_TOTAL) {
-            let fills = if s.step.makes_state { &mut b.made_in_step } else { &mut b.small_fills };
-            fills.push(b.form.nodes.len() as u32);
+        if s.live_bytes > self.max_pending_bytes.load(Relaxed)
+            || s.live_bytes / MANY > self.many_bytes.load(Relaxed).max(s.largest)
+        {
+            return Some(CutReason::Memory);
         }
-        if check.is_some() || !b.dependences.is_empty() {
-            let first = b.form.values.len();
-            b.dependences.add_node(&b.form.inputs[first_input as usize..], first, first + y.len(), check);
-        }
-        b.form.sites.set(b.form.nodes.len(), site);
-        b.form.nodes.push(node);
-        // Iterations of a loop that differ only in an offset count as equal.
-        let mut signature = if op.has_offsets() { form::hash_op(&op.without_offsets()) } else { op_hash };
-        for (meta, out) in y.iter().zip(handles) {
-            let value = b.form.values.len() as u32;
-            let (entry, handle) = new_entry(&mut r.entries, &mut r.free, State::Pending { stream: id as u32, value });
-            b.form.values.push(*meta);
-            b.owners.push(entry);
-            let bytes = meta.bytes().unwrap_or(usize::MAX);
-            s.live_bytes = s.live_bytes.saturating_add(bytes);
-            s.largest = s.largest.max(bytes);
-            signature = mix(signature, bytes as u64);
-            *out = handle;
-        }
-        b.hash = mix(hash, y.len() as u64);
-        r.nodes_recorded += 1;
-        let len = b.form.nodes.len();
-        let reason = match mode {
-            EagerMode::Fused => {
-                let max = self.max_nodes.load(Relaxed);
-                if let Some(reason) = s.repeat.push(signature, len, max) {
-                    reason
-                } else if len >= max {
-                    CutReason::Size
-                } else if s.live_bytes > self.max_pending_bytes.load(Relaxed)
-                    || s.live_bytes / MANY > self.many_bytes.load(Relaxed).max(s.largest)
-                {
-                    CutReason::Memory
-                } else if len == self.early_ops.load(Relaxed) && s.early.pass(s.repeat.place(), || self.is_idle()) {
-                    CutReason::Idle
-                } else {
-                    return Ok(None);
-                }
-            }
-            EagerMode::Strict => CutReason::Strict,
-            EagerMode::Debug => CutReason::Debug,
-        };
-        Ok(self.take(r, id, reason).map(Box::new))
+        let is_early = len == self.early_ops.load(Relaxed) && s.early.pass(s.repeat.place(), || self.is_idle());
+        is_early.then_some(CutReason::Idle)
     }
 
     /// Cut a stream before its next op.
@@ -240,20 +196,7 @@ impl Engine {
             }
         }
         let debug = mode::get() == EagerMode::Debug;
-        let mut outputs = Vec::new();
-        for (value, &owner) in body.owners.iter().enumerate() {
-            if owner != NO_OWNER {
-                let slot = Slot::empty(body.form.values[value]);
-                if !body.dependences.is_empty() {
-                    slot.depend_on(body.dependences.of_value(value));
-                }
-                let slot = Arc::new(slot);
-                r.entries[owner as usize].state = State::Held(slot.clone());
-                body.form.outputs.push(value as u32);
-                body.hash = mix(body.hash, value as u64);
-                outputs.push(slot);
-            }
-        }
+        let mut outputs = r.hold_outputs(&mut body);
         body.add_totals();
         let first = if body.made_in_step.is_empty() {
             None
@@ -272,19 +215,10 @@ impl Engine {
             self.choose_options(&mut body, &outputs);
             let reason = CutReason::MadeInStep;
             count(&COUNTERS.cuts[reason as usize], 1);
-            Box::new(Segment {
-                body,
-                outputs: Outputs(outputs),
-                reason,
-                debug,
-                stream: stream as u32,
-                first: None,
-                turn: None,
-                cuts: Vec::new(),
-            })
+            Box::new(Segment::new(body, Outputs(outputs), reason, debug, stream as u32))
         });
         let turn = body.has_effects.then(Turn::take);
-        Some(Segment { body, outputs: Outputs(outputs), reason, debug, stream: stream as u32, first, turn, cuts })
+        Some(Segment { first, turn, cuts, ..Segment::new(body, Outputs(outputs), reason, debug, stream as u32) })
     }
 
     /// Apply the settings that decide how a segment is compiled.
@@ -344,6 +278,94 @@ impl Engine {
 }
 
 impl Recording {
+    /// Turn the values of a body that have a handle into its outputs, and return the slots that they get.
+    fn hold_outputs(&mut self, body: &mut Body) -> Vec<Arc<Slot>> {
+        let mut outputs = Vec::new();
+        for (value, &owner) in body.owners.iter().enumerate() {
+            if owner != NO_OWNER {
+                let slot = Slot::empty(body.form.values[value]);
+                if !body.dependences.is_empty() {
+                    slot.depend_on(body.dependences.of_value(value));
+                }
+                let slot = Arc::new(slot);
+                self.entries[owner as usize].state = State::Held(slot.clone());
+                body.form.outputs.push(value as u32);
+                body.hash = mix(body.hash, value as u64);
+                outputs.push(slot);
+            }
+        }
+        outputs
+    }
+
+    /// Append operands to the inputs of the current segment. Return `hash` with them, or the position of an operand
+    /// whose handle is stale.
+    #[inline]
+    fn push_operands(
+        &mut self,
+        id: usize,
+        op: &Prim,
+        x: &[Operand<'_>],
+        mut hash: u64,
+    ) -> std::result::Result<u64, usize> {
+        let s = &mut self.streams[id];
+        let b = &mut s.body;
+        let is_list = x.len() >= LONG_LIST && op.facts().joins_operands;
+        for (position, operand) in x.iter().enumerate() {
+            let input = match operand {
+                Operand::Value(h) => {
+                    let e = match self.entries.get_mut(*h as u32 as usize) {
+                        Some(e) if e.generation == (*h >> 32) as u32 && e.refs > 0 => e,
+                        _ => return Err(position),
+                    };
+                    match &e.state {
+                        State::Pending { value, .. } => Input::value(*value),
+                        State::Held(_) if e.mark == s.serial && !is_list => Input::arg(e.arg),
+                        State::Held(slot) => {
+                            let i = b.push_argument(slot);
+                            hash = mix(hash, form::hash_meta(&slot.meta));
+                            if is_list {
+                                // A value may be an argument twice, so only its last handle counts as its end.
+                                slot.share();
+                            } else {
+                                slot.used_by(id as u32);
+                                (e.mark, e.arg) = (s.serial, i);
+                            }
+                            Input::arg(i)
+                        }
+                        State::Free => return Err(position),
+                    }
+                }
+                Operand::Number { bits, meta, shared } => match b.shared_number(*shared) {
+                    Some(known) => known,
+                    None => b.push_number(*bits, meta, *shared),
+                },
+            };
+            hash = mix(hash, u64::from(input.0));
+            b.form.inputs.push(input);
+        }
+        Ok(hash)
+    }
+
+    /// Append the results of the last node of the current segment, and write their handles. Return `signature` with
+    /// their sizes.
+    #[inline]
+    fn push_results(&mut self, id: usize, y: &[Meta], handles: &mut [u64], mut signature: u64) -> u64 {
+        let s = &mut self.streams[id];
+        for (meta, out) in y.iter().zip(handles) {
+            let value = s.body.form.values.len() as u32;
+            let state = State::Pending { stream: id as u32, value };
+            let (entry, handle) = new_entry(&mut self.entries, &mut self.free, state);
+            s.body.form.values.push(*meta);
+            s.body.owners.push(entry);
+            let bytes = meta.bytes().unwrap_or(usize::MAX);
+            s.live_bytes = s.live_bytes.saturating_add(bytes);
+            s.largest = s.largest.max(bytes);
+            signature = mix(signature, bytes as u64);
+            *out = handle;
+        }
+        signature
+    }
+
     /// Return the current thread's stream.
     #[inline]
     pub(super) fn stream(&mut self) -> usize {
@@ -427,6 +449,25 @@ pub(super) fn stale() -> Error {
     Error::runtime("a device value was used after its last reference was released")
 }
 
+impl Stream {
+    /// Append a node whose operands are the last inputs of the segment. Its results are still to be appended.
+    #[inline]
+    fn push_node(&mut self, node: Node, y: &[Meta], site: Site, check: Option<&Arc<Check>>) {
+        let b = &mut self.body;
+        b.has_effects |= node.op.facts().has_effects;
+        if node.op.facts().is_fill && (self.step.makes_state || y[0].numel() <= LARGEST_TOTAL) {
+            let fills = if self.step.makes_state { &mut b.made_in_step } else { &mut b.small_fills };
+            fills.push(b.form.nodes.len() as u32);
+        }
+        if check.is_some() || !b.dependences.is_empty() {
+            let first = b.form.values.len();
+            b.dependences.add_node(&b.form.inputs[node.first_input as usize..], first, first + y.len(), check);
+        }
+        b.form.sites.set(b.form.nodes.len(), site);
+        b.form.nodes.push(node);
+    }
+}
+
 impl Body {
     /// Return the number that an earlier op of the segment shares by this name.
     #[inline]
@@ -435,6 +476,31 @@ impl Body {
             return None;
         }
         self.shared.iter().rev().find(|(n, _)| *n == name).map(|(_, number)| *number)
+    }
+
+    /// Append an argument, and return its position.
+    #[inline]
+    fn push_argument(&mut self, slot: &Arc<Slot>) -> u32 {
+        let i = self.slots.len();
+        self.form.args.push(Arg { meta: slot.meta, donated: false });
+        self.slots.push(slot.clone());
+        if !slot.checks().is_empty() {
+            self.dependences.add_arg(i, slot.checks());
+        }
+        i as u32
+    }
+
+    /// Append a number, which later ops may share by a name that is not 0.
+    #[inline]
+    fn push_number(&mut self, bits: u128, meta: &Meta, shared: u64) -> Input {
+        let d = meta.dtype as usize;
+        let number = Input::number(meta.dtype, self.form.numbers[d]);
+        self.form.numbers[d] += 1;
+        self.numbers[d].extend_from_slice(&bits.to_le_bytes()[..meta.dtype.size_bytes()]);
+        if shared != 0 {
+            self.shared.push((shared, number));
+        }
+        number
     }
 }
 
