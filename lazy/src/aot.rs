@@ -10,7 +10,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
-use torchtpu_pjrt::{CompileOptions, DeviceDescription, Estimate, OptionValue, Plugin, Topology, find_libtpu};
+use torchtpu_pjrt::{
+    AotExecutable, Collectives, CompileOptions, DeviceDescription, Estimate, Kernel, OptionValue, Plugin, Topology,
+    find_libtpu,
+};
 use torchtpu_stablehlo::Profile;
 use torchtpu_tensor::{Error, Result};
 
@@ -132,6 +135,19 @@ pub struct KernelCost {
     pub is_estimated: bool,
 }
 
+impl KernelCost {
+    fn of(k: Kernel) -> KernelCost {
+        KernelCost {
+            name: k.name,
+            count: k.count,
+            flops: k.flops,
+            bytes: k.bytes,
+            seconds: 0.0,
+            is_estimated: k.is_estimated,
+        }
+    }
+}
+
 /// Collectives of one kind among equally many devices, in one execution of a program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Collective {
@@ -155,6 +171,18 @@ pub struct Collective {
 }
 
 impl Collective {
+    fn of(c: Collectives) -> Collective {
+        Collective {
+            kind: c.kind,
+            is_async: c.is_async,
+            devices: c.devices,
+            links: c.links,
+            count: c.count,
+            bytes: c.bytes,
+            seconds: 0.0,
+            overlapped_cycles: c.overlapped_cycles,
+        }
+    }
     /// Return the bytes that each device sends in a ring.
     fn sent_bytes(&self) -> f64 {
         let others = if self.devices > 0 { 1.0 - 1.0 / self.devices as f64 } else { 1.0 };
@@ -253,13 +281,25 @@ impl Compiler {
                 Err(e) => disk.reject(&key, &e.to_string()),
             }
         }
-        let fail = |e: torchtpu_pjrt::Error| failure(&self.target.topology, &e);
         let start = Instant::now();
-        let program = self.machine.compile(stablehlo, &options).map_err(fail)?;
+        let compiled = self.machine.compile(stablehlo, &options);
         let compile_seconds = start.elapsed().as_secs_f64();
-        let costs = program.cost_analysis().map_err(fail)?;
-        let memory = program.memory_stats().map_err(fail)?;
-        let estimate = program.estimate().map_err(fail)?;
+        let measured = compiled.and_then(|program| self.measure(&program));
+        let report = measured.map_err(|e| failure(&self.target.topology, &e))?;
+        let report = Report { compile_seconds, ranks: replicas, ..report };
+        if let Some(disk) = &self.disk
+            && let Ok(bytes) = serde_json::to_vec(&report)
+        {
+            disk.store(&key, &bytes);
+        }
+        Ok(self.complete(report))
+    }
+
+    /// Return what a compiled program says about its cost.
+    fn measure(&self, program: &AotExecutable) -> torchtpu_pjrt::Result<Report> {
+        let costs = program.cost_analysis()?;
+        let memory = program.memory_stats()?;
+        let estimate = program.estimate()?;
         let cost = |name: &str| costs.get(name).copied();
         let (optimal_seconds, unknown_costs) = cost("optimal_seconds").map_or((None, 0), known_seconds);
         let Estimate {
@@ -277,24 +317,14 @@ impl Compiler {
             collectives,
         } = estimate;
         let missing_bytes: f64 = kernels.iter().map(|k| k.missing_bytes).sum();
-        let report = Report {
+        Ok(Report {
             topology: self.target.topology.clone(),
             devices: self.machine.devices().len(),
             device_kind: self.device_kind(),
             compiler: self.machine.platform_version().to_string(),
             cycles,
             unknown_loops,
-            kernels: kernels
-                .into_iter()
-                .map(|k| KernelCost {
-                    name: k.name,
-                    count: k.count,
-                    flops: k.flops,
-                    bytes: k.bytes,
-                    seconds: 0.0,
-                    is_estimated: k.is_estimated,
-                })
-                .collect(),
+            kernels: kernels.into_iter().map(KernelCost::of).collect(),
             flops: cost("flops").unwrap_or(0.0) + repeated_flops,
             bytes_accessed: cost("bytes accessed").unwrap_or(0.0) + repeated_bytes + missing_bytes,
             optimal_seconds,
@@ -307,34 +337,14 @@ impl Compiler {
             alias_bytes: memory.alias_bytes,
             temp_bytes: memory.temp_bytes,
             peak_bytes: memory.peak_bytes,
-            compile_seconds,
             groups: groups.into_iter().map(|g| (g.name, g.count, g.cycles)).collect(),
             largest: largest.into_iter().map(|i| (i.name, i.shape, i.cycles)).collect(),
             live_bytes,
             largest_at_peak,
             costs,
-            ranks: replicas,
-            collectives: collectives
-                .into_iter()
-                .map(|c| Collective {
-                    kind: c.kind,
-                    is_async: c.is_async,
-                    devices: c.devices,
-                    links: c.links,
-                    count: c.count,
-                    bytes: c.bytes,
-                    seconds: 0.0,
-                    overlapped_cycles: c.overlapped_cycles,
-                })
-                .collect(),
+            collectives: collectives.into_iter().map(Collective::of).collect(),
             ..Report::default()
-        };
-        if let Some(disk) = &self.disk
-            && let Ok(bytes) = serde_json::to_vec(&report)
-        {
-            disk.store(&key, &bytes);
-        }
-        Ok(self.complete(report))
+        })
     }
 
     /// Return the number of devices of the machine.

@@ -25,22 +25,15 @@ pub(crate) struct Module {
 /// If an op's lowering breaks a rule of StableHLO or disagrees with the op's shape rule. This is a bug of that op,
 /// which the error names.
 pub(crate) fn module(form: &Form, outputs: &[u32], profile: &Profile, ranks: &[usize]) -> Result<Module, Failure> {
-    let mut f = Func::with_profile(profile);
-    f.set_ranks(ranks.to_vec());
-    let args: Vec<Value> = form.args.iter().map(|a| f.arg(a.meta.ty())).collect();
     let overwritten = form.overwritten(outputs);
+    let mut building = Building::new(form, profile, ranks);
     for &(argument, output) in &overwritten {
-        f.alias_output(argument, output);
+        building.f.alias_output(argument, output);
     }
-    let late_readers = if profile.calls_kernels { form.late_readers(outputs, &overwritten) } else { Vec::new() };
-    let mut is_call = vec![false; form.nodes.len()];
-    let mut numbers: [Numbers; DTYPES] = [const { Numbers { vector: None, taken: Vec::new() } }; DTYPES];
-    for (i, &n) in form.numbers.iter().enumerate() {
-        if n > 0 {
-            numbers[i].vector = Some(f.arg(Type::new(&[n as usize], element_type(DType::ALL[i]))));
-            numbers[i].taken = vec![None; n as usize];
-        }
+    if profile.calls_kernels {
+        building.late_readers = form.late_readers(outputs, &overwritten);
     }
+    let f = &mut building.f;
     let mut pooled = Vec::new();
     for position in form.pooled(outputs, &overwritten) {
         let meta = form.values[outputs[position] as usize];
@@ -55,50 +48,8 @@ pub(crate) fn module(form: &Form, outputs: &[u32], profile: &Profile, ranks: &[u
         f.set_token(token);
     }
     let needed = form.needed(outputs);
-    let mut values: Vec<Option<Value>> = vec![None; form.values.len()];
-    for (i, node) in form.nodes.iter().enumerate() {
-        if !needed[i] {
-            continue;
-        }
-        f.set_precision(node.precision);
-        let x: Vec<Value> =
-            form.inputs_of(i).iter().map(|&input| read(&mut f, input, &args, &mut numbers, &values)).collect();
-        let range = form.values_of(i);
-        let y: &[Meta] = &form.values[range.clone()];
-        let name = node.op.name();
-        let fail = |why: String| {
-            Failure::new(ErrorKind::Runtime, format!("{name}: lowering to StableHLO failed: {why}"))
-                .note(format!("the op is {:?}", node.op))
-        };
-        // A kernel that writes in place waits for the kernels that read the overwritten value. Otherwise the compiler
-        // would copy the value for them.
-        let readers = late_readers.iter().filter(|(writer, reader)| *writer == i && is_call[*reader]);
-        let first = |reader: usize| values[form.values_of(reader).start].clone();
-        f.call_after(readers.filter_map(|&(_, reader)| first(reader)).collect());
-        let calls = f.custom_calls();
-        let (x, offsets) = x.split_at(x.len() - node.offsets as usize);
-        let results = catch_unwind(AssertUnwindSafe(|| match offsets {
-            [] => node.op.lower(&mut f, x, y),
-            _ => node.op.lower_at(&mut f, x, y, offsets),
-        }))
-        .map_err(|panic| fail(text(&*panic)))?;
-        is_call[i] = f.custom_calls() > calls;
-        if results.len() != y.len() {
-            return Err(fail(format!("{} results instead of {}", results.len(), y.len())));
-        }
-        for ((slot, value), meta) in values[range].iter_mut().zip(results).zip(y) {
-            if *value.ty() != meta.ty() {
-                return Err(fail(format!("the result is {}, but must be {}", value.ty(), meta.ty())));
-            }
-            *slot = Some(value);
-        }
-        if profile.calls_kernels
-            && offsets.is_empty()
-            && let Some(y) = &values[form.values_of(i).start]
-        {
-            see_through(&mut f, &node.op, x, y);
-        }
-    }
+    (0..form.nodes.len()).filter(|&i| needed[i]).try_for_each(|i| building.lower_node(i))?;
+    let Building { mut f, values, .. } = building;
     let mut outputs: Vec<Value> =
         outputs.iter().map(|&v| values[v as usize].clone().expect("nodes of outputs are needed")).collect();
     if is_chained {
@@ -106,6 +57,102 @@ pub(crate) fn module(form: &Form, outputs: &[u32], profile: &Profile, ranks: &[u
     }
     let precise_products = f.precise_products();
     Ok(Module { text: f.finish("segment", &outputs), pooled, precise_products, is_chained })
+}
+
+/// A module under construction.
+struct Building<'a> {
+    form: &'a Form,
+    f: Func,
+    args: Vec<Value>,
+    numbers: [Numbers; DTYPES],
+    values: Vec<Option<Value>>,
+    /// Nodes that write in place, each with a node that reads the overwritten value.
+    late_readers: Vec<(usize, usize)>,
+    /// Whether each node calls a kernel.
+    is_call: Vec<bool>,
+}
+
+impl Building<'_> {
+    /// Begin a module with the arguments of the form, and one vector of numbers for each dtype.
+    fn new<'a>(form: &'a Form, profile: &Profile, ranks: &[usize]) -> Building<'a> {
+        let mut f = Func::with_profile(profile);
+        f.set_ranks(ranks.to_vec());
+        let args: Vec<Value> = form.args.iter().map(|a| f.arg(a.meta.ty())).collect();
+        let mut numbers: [Numbers; DTYPES] = [const { Numbers { vector: None, taken: Vec::new() } }; DTYPES];
+        for (i, &n) in form.numbers.iter().enumerate() {
+            if n > 0 {
+                numbers[i].vector = Some(f.arg(Type::new(&[n as usize], element_type(DType::ALL[i]))));
+                numbers[i].taken = vec![None; n as usize];
+            }
+        }
+        let values = vec![None; form.values.len()];
+        Building { form, f, args, numbers, values, late_readers: Vec::new(), is_call: vec![false; form.nodes.len()] }
+    }
+
+    /// Append the operations of a node.
+    ///
+    /// # Errors
+    /// See [`module`].
+    fn lower_node(&mut self, i: usize) -> Result<(), Failure> {
+        let node = &self.form.nodes[i];
+        self.f.set_precision(node.precision);
+        let x: Vec<Value> = self.form.inputs_of(i).iter().map(|&input| self.read(input)).collect();
+        let range = self.form.values_of(i);
+        let y: &[Meta] = &self.form.values[range.clone()];
+        let name = node.op.name();
+        let fail = |why: String| {
+            Failure::new(ErrorKind::Runtime, format!("{name}: lowering to StableHLO failed: {why}"))
+                .note(format!("the op is {:?}", node.op))
+        };
+        // A kernel that writes in place waits for the kernels that read the overwritten value. Otherwise the compiler
+        // would copy the value for them.
+        let readers = self.late_readers.iter().filter(|(writer, reader)| *writer == i && self.is_call[*reader]);
+        let first = |reader: usize| self.values[self.form.values_of(reader).start].clone();
+        self.f.call_after(readers.filter_map(|&(_, reader)| first(reader)).collect());
+        let calls = self.f.custom_calls();
+        let (x, offsets) = x.split_at(x.len() - node.offsets as usize);
+        let f = &mut self.f;
+        let results = catch_unwind(AssertUnwindSafe(|| match offsets {
+            [] => node.op.lower(f, x, y),
+            _ => node.op.lower_at(f, x, y, offsets),
+        }))
+        .map_err(|panic| fail(text(&*panic)))?;
+        self.is_call[i] = self.f.custom_calls() > calls;
+        if results.len() != y.len() {
+            return Err(fail(format!("{} results instead of {}", results.len(), y.len())));
+        }
+        for ((slot, value), meta) in self.values[range.clone()].iter_mut().zip(results).zip(y) {
+            if *value.ty() != meta.ty() {
+                return Err(fail(format!("the result is {}, but must be {}", value.ty(), meta.ty())));
+            }
+            *slot = Some(value);
+        }
+        if self.f.profile().calls_kernels
+            && offsets.is_empty()
+            && let Some(y) = &self.values[range.start]
+        {
+            see_through(&mut self.f, &node.op, x, y);
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, input: Input) -> Value {
+        match input.source() {
+            Source::Value(i) => self.values[i].clone().expect("a needed node's inputs are needed"),
+            Source::Arg(i) => self.args[i].clone(),
+            Source::Number(dtype, i) => {
+                let n = &mut self.numbers[dtype as usize];
+                if let Some(v) = &n.taken[i] {
+                    return v.clone();
+                }
+                let vector = n.vector.as_ref().expect("numbers are counted when they are recorded");
+                let one = self.f.slice(vector, &[i], &[i + 1], &[1]);
+                let scalar = self.f.reshape(&one, &[]);
+                n.taken[i] = Some(scalar.clone());
+                scalar
+            }
+        }
+    }
 }
 
 /// Record in `f` the positions of the elements of `y`, a view of `x`, in the value at the start of the chain of views.
@@ -131,30 +178,6 @@ fn see_through(f: &mut Func, op: &Prim, x: &[Value], y: &Value) {
 struct Numbers {
     vector: Option<Value>,
     taken: Vec<Option<Value>>,
-}
-
-fn read(
-    f: &mut Func,
-    input: Input,
-    args: &[Value],
-    numbers: &mut [Numbers; DTYPES],
-    values: &[Option<Value>],
-) -> Value {
-    match input.source() {
-        Source::Value(i) => values[i].clone().expect("a needed node's inputs are needed"),
-        Source::Arg(i) => args[i].clone(),
-        Source::Number(dtype, i) => {
-            let n = &mut numbers[dtype as usize];
-            if let Some(v) = &n.taken[i] {
-                return v.clone();
-            }
-            let vector = n.vector.as_ref().expect("numbers are counted when they are recorded");
-            let one = f.slice(vector, &[i], &[i + 1], &[1]);
-            let scalar = f.reshape(&one, &[]);
-            n.taken[i] = Some(scalar.clone());
-            scalar
-        }
-    }
 }
 
 /// Return the text of a panic.

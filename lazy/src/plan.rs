@@ -377,21 +377,7 @@ impl Plan {
             None => {
                 drop(state);
                 let text: Arc<str> = lower()?.into();
-                let own = options::list(form.options);
-                let reports = self
-                    .compilers
-                    .iter()
-                    .map(|c| match c.compile_with(&text, &own, form.replicas()) {
-                        Ok(report) => {
-                            count(if report.from_disk { &COUNTERS.disk_cache_hits } else { &COUNTERS.compilations }, 1);
-                            Compiled::Report(Box::new(report))
-                        }
-                        Err(e) => {
-                            let f = Failure::new(e.kind(), e.to_string()).about_memory(form).about_kernels(form);
-                            Compiled::Error(f.error().to_string())
-                        }
-                    })
-                    .collect();
+                let reports = self.compile(&text, form);
                 state = self.state.lock();
                 let program = state.programs.len();
                 let why = explain::difference(form, state.forms.values().flatten().map(|(f, _)| &**f));
@@ -436,6 +422,22 @@ impl Plan {
             state.end_step();
         }
         Ok(())
+    }
+
+    /// Compile the text of a form for each machine of the plan.
+    fn compile(&self, text: &str, form: &Form) -> Vec<Compiled> {
+        let own = options::list(form.options);
+        let compiled = |c: &Compiler| match c.compile_with(text, &own, form.replicas()) {
+            Ok(report) => {
+                count(if report.from_disk { &COUNTERS.disk_cache_hits } else { &COUNTERS.compilations }, 1);
+                Compiled::Report(Box::new(report))
+            }
+            Err(e) => {
+                let f = Failure::new(e.kind(), e.to_string()).about_memory(form).about_kernels(form);
+                Compiled::Error(f.error().to_string())
+            }
+        };
+        self.compilers.iter().map(compiled).collect()
     }
 
     /// Count a step that ended with nothing to launch, because its last op is a read.

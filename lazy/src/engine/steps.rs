@@ -2,7 +2,7 @@
 
 use super::{Body, Engine, NO_OWNER};
 use crate::check::Check;
-use crate::form::{Arg, DTYPES, Input, Node, Source, hash_meta, hash_op, mix, mix_precision};
+use crate::form::{Arg, DTYPES, Form, Input, Node, Source, hash_meta, hash_op, mix, mix_precision};
 use crate::slot::Slot;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -88,6 +88,56 @@ impl Engine {
         if made.len() == body.form.nodes.len() {
             return None;
         }
+        let mut parting = Parting::new(body, outputs, &made, stream);
+        let mut first = Body::default();
+        let kept: Vec<usize> = (0..parting.old.nodes.len()).filter(|&n| !parting.is_dropped(n)).collect();
+        for &n in &kept {
+            let to = if parting.is_made[n] { &mut first } else { &mut *body };
+            parting.append(n, to);
+        }
+        // Outputs in the order of their values.
+        let mut first_outputs = Vec::new();
+        let (mut of_first, mut of_body) = (0, 0);
+        for n in kept {
+            let (to, slots, at) = if parting.is_made[n] {
+                (&mut first, &mut first_outputs, &mut of_first)
+            } else {
+                (&mut *body, &mut *outputs, &mut of_body)
+            };
+            for v in parting.old.values_of(n) {
+                if let Some(slot) = parting.slot_of[v].take() {
+                    to.form.outputs.push(*at);
+                    to.hash = mix(to.hash, u64::from(*at));
+                    slots.push(slot);
+                }
+                *at += 1;
+            }
+        }
+        Some((first, first_outputs))
+    }
+}
+
+/// A segment that is parted: some nodes are moved into a segment before it.
+struct Parting {
+    old: Form,
+    old_slots: Vec<Arc<Slot>>,
+    old_numbers: [Vec<u8>; DTYPES],
+    /// Whether each node is moved.
+    is_made: Vec<bool>,
+    /// Whether each value is read, or leaves the segment.
+    is_used: Vec<bool>,
+    /// The slot of each value that leaves its part.
+    slot_of: Vec<Option<Arc<Slot>>>,
+    /// The number of each value, argument and number of the old form in the new one.
+    value: Vec<Option<Input>>,
+    arg: Vec<Option<Input>>,
+    number: [Vec<Option<Input>>; DTYPES],
+    stream: u32,
+}
+
+impl Parting {
+    /// Take everything out of `body` and `outputs`. The nodes in `made` are moved.
+    fn new(body: &mut Body, outputs: &mut Vec<Arc<Slot>>, made: &[u32], stream: u32) -> Parting {
         let old = std::mem::take(&mut body.form);
         let mut slot_of: Vec<Option<Arc<Slot>>> = vec![None; old.values.len()];
         for (&v, slot) in old.outputs.iter().zip(outputs.drain(..)) {
@@ -101,89 +151,75 @@ impl Engine {
                 is_used[v] = true;
             }
         }
-        let is_dropped = |n: usize| is_made[n] && !old.values_of(n).any(|v| is_used[v]);
-        let mut first = Body::default();
-        let mut first_outputs = Vec::new();
-        let (old_slots, old_numbers) = (std::mem::take(&mut body.slots), std::mem::take(&mut body.numbers));
         body.owners.clear();
         body.hash = 0;
-        // The number of each value and argument of the old form in the new one.
-        let mut value: Vec<Option<Input>> = vec![None; old.values.len()];
-        let mut arg: Vec<Option<Input>> = vec![None; old.args.len()];
-        let mut number: [Vec<Option<Input>>; DTYPES] = old.numbers.map(|n| vec![None; n as usize]);
-        for n in 0..old.nodes.len() {
-            if is_dropped(n) {
-                continue;
-            }
-            let op = &old.nodes[n].op;
-            let to = if is_made[n] { &mut first } else { &mut *body };
-            let (first_input, first_value) = (to.form.inputs.len() as u32, to.form.values.len() as u32);
-            let precision = old.nodes[n].precision;
-            to.hash = mix_precision(mix(to.hash, hash_op(op)), precision);
-            for input in old.inputs_of(n) {
-                let new = match input.source() {
-                    Source::Value(v) => match value[v] {
-                        Some(known) => known,
-                        // A moved value is an argument from here on.
-                        None => {
-                            let slot = slot_of[v].get_or_insert_with(|| {
-                                let slot = Slot::empty(old.values[v]);
-                                slot.named.store(false, std::sync::atomic::Ordering::Relaxed);
-                                Arc::new(slot)
-                            });
-                            let new = to.argument(slot.clone(), stream);
-                            value[v] = Some(new);
-                            new
-                        }
-                    },
-                    Source::Arg(a) => *arg[a].get_or_insert_with(|| to.argument(old_slots[a].clone(), stream)),
-                    Source::Number(dtype, i) => match number[dtype as usize][i] {
-                        Some(known) if !is_made[n] => known,
-                        _ => {
-                            let new = to.number(dtype, &old_numbers[dtype as usize], i);
-                            if !is_made[n] {
-                                number[dtype as usize][i] = Some(new);
-                            }
-                            new
-                        }
-                    },
-                };
-                to.hash = mix(to.hash, u64::from(new.0));
-                to.form.inputs.push(new);
-            }
-            to.form.sites.set(to.form.nodes.len(), old.sites.get(n));
-            to.form.nodes.push(Node { op: op.clone(), offsets: 0, precision, first_input, first_value });
-            let values = old.values_of(n);
-            to.hash = mix(to.hash, values.len() as u64);
-            for v in values {
-                if !is_made[n] {
-                    value[v] = Some(Input::value(to.form.values.len() as u32));
-                }
-                to.form.values.push(old.values[v]);
-                to.owners.push(NO_OWNER);
-            }
+        Parting {
+            old_slots: std::mem::take(&mut body.slots),
+            old_numbers: std::mem::take(&mut body.numbers),
+            is_made,
+            is_used,
+            slot_of,
+            value: vec![None; old.values.len()],
+            arg: vec![None; old.args.len()],
+            number: old.numbers.map(|n| vec![None; n as usize]),
+            stream,
+            old,
         }
-        // Outputs in the order of their values.
-        let (mut of_first, mut of_body) = (0, 0);
-        for n in 0..old.nodes.len() {
-            if is_dropped(n) {
-                continue;
-            }
-            let (to, slots, at) = if is_made[n] {
-                (&mut first, &mut first_outputs, &mut of_first)
-            } else {
-                (&mut *body, &mut *outputs, &mut of_body)
-            };
-            for v in old.values_of(n) {
-                if let Some(slot) = slot_of[v].take() {
-                    to.form.outputs.push(*at);
-                    to.hash = mix(to.hash, u64::from(*at));
-                    slots.push(slot);
-                }
-                *at += 1;
-            }
+    }
+
+    /// Return whether a node is moved and its values have no reader.
+    fn is_dropped(&self, n: usize) -> bool {
+        self.is_made[n] && !self.old.values_of(n).any(|v| self.is_used[v])
+    }
+
+    /// Append a node to its part.
+    fn append(&mut self, n: usize, to: &mut Body) {
+        let Node { op, precision, .. } = self.old.nodes[n].clone();
+        let (first_input, first_value) = (to.form.inputs.len() as u32, to.form.values.len() as u32);
+        to.hash = mix_precision(mix(to.hash, hash_op(&op)), precision);
+        for i in 0..self.old.inputs_of(n).len() {
+            let input = self.input(n, self.old.inputs_of(n)[i], to);
+            to.hash = mix(to.hash, u64::from(input.0));
+            to.form.inputs.push(input);
         }
-        Some((first, first_outputs))
+        to.form.sites.set(to.form.nodes.len(), self.old.sites.get(n));
+        to.form.nodes.push(Node { op, offsets: 0, precision, first_input, first_value });
+        let values = self.old.values_of(n);
+        to.hash = mix(to.hash, values.len() as u64);
+        for v in values {
+            if !self.is_made[n] {
+                self.value[v] = Some(Input::value(to.form.values.len() as u32));
+            }
+            to.form.values.push(self.old.values[v]);
+            to.owners.push(NO_OWNER);
+        }
+    }
+
+    /// Return an input of node `n` in its part.
+    fn input(&mut self, n: usize, input: Input, to: &mut Body) -> Input {
+        let is_made = self.is_made[n];
+        match input.source() {
+            // A moved value is an argument from here on.
+            Source::Value(v) => *self.value[v].get_or_insert_with(|| {
+                let slot = self.slot_of[v].get_or_insert_with(|| {
+                    let slot = Slot::empty(self.old.values[v]);
+                    slot.named.store(false, std::sync::atomic::Ordering::Relaxed);
+                    Arc::new(slot)
+                });
+                to.argument(slot.clone(), self.stream)
+            }),
+            Source::Arg(a) => *self.arg[a].get_or_insert_with(|| to.argument(self.old_slots[a].clone(), self.stream)),
+            Source::Number(dtype, i) => match self.number[dtype as usize][i] {
+                Some(known) if !is_made => known,
+                _ => {
+                    let new = to.number(dtype, &self.old_numbers[dtype as usize], i);
+                    if !is_made {
+                        self.number[dtype as usize][i] = Some(new);
+                    }
+                    new
+                }
+            },
+        }
     }
 }
 
