@@ -4,9 +4,9 @@ use super::agreeing::Steps;
 use super::{Body, Engine, Segment, bisect};
 use crate::cache::Compiled;
 use crate::cut::CutReason;
-use crate::{forbidden, growing};
 use crate::pieces::{Plan, Whole};
 use crate::xla_cpu;
+use crate::{forbidden, growing};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 

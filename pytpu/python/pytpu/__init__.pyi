@@ -6,6 +6,7 @@ comments at the end, which `make generated` writes. The rest is written by hand.
 
 from builtins import bool as _bool, int as _int
 from math import e as e, inf as inf, nan as nan, pi as pi
+from types import ModuleType as _ModuleType
 from typing import Any, Literal, overload
 
 from . import (
@@ -51,7 +52,6 @@ from . import (
     optim as optim,
     overrides as overrides,
     profiler as profiler,
-    quantization as quantization,
     quasirandom as quasirandom,
     return_types as return_types,
     safetensors as safetensors,
@@ -340,6 +340,9 @@ from .utils.dlpack import (
 from .version import (
     __version__ as __version__,
 )
+
+# A module that the table of names makes.
+quantization: _ModuleType
 
 newaxis: None
 

@@ -72,8 +72,8 @@ fn misfit(a: &Tensor, b: &Tensor, scale_a: &Tensor, scale_b: &Tensor) -> Error {
     Error::value(format!(
         "Invalid scaling configuration.\n\
         - For TensorWise scaling, a and b should be float8, scales should be float and singletons.\n\
-        - For RowWise scaling, a and b should be float8, scales should be float, scale_a should be ({m}, 1) and scale_b \
-        should be (1, {n}), and both should be contiguous.\n\
+        - For RowWise scaling, a and b should be float8, scales should be float, scale_a should be ({m}, 1) and \
+        scale_b should be (1, {n}), and both should be contiguous.\n\
         Got {}, {a_size}, {a_stride}, {}, {b_size} and {b_stride}",
         of(a, "a"),
         of(b, "b"),
