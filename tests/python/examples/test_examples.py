@@ -47,7 +47,7 @@ def char_gpt_losses(device, steps=50):
     return [float(loss) for loss in losses]
 
 
-def resnet_losses(device, steps=50):
+def resnet_losses(device, steps=25):
     """ResNet-18 on small digits, in double precision.
 
     In single precision, a rounding error in one weight changes the losses by a third within 25 steps, also in PyTorch.
