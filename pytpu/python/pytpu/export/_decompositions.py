@@ -119,7 +119,8 @@ class _Run:
         self.inputs: list[fx.Node] = []
         self.mode = FakeTensorMode(allow_non_fake_inputs=True)
         self.recorder = Recorder(self.graph, self._constant, keeps_compositions=keeps, rules=dict(table))
-        self.env: dict[fx.Node, Any] = {}
+        # By node. Arguments of nodes, which have a wide type, are looked up in it.
+        self.env: dict[Any, Any] = {}
         self.placeholders: list[fx.Node] = []
         remaining = list(leaves)
         nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
@@ -192,7 +193,7 @@ class _Run:
 
         target: Any = node.target
         if target is operator.getitem and isinstance(node.args[0], fx.Node):
-            return self.env[node.args[0]][node.args[1]]  # type: ignore[index]
+            return self.env[node.args[0]][node.args[1]]
         if isinstance(target, HigherOrderOperator):
             return self._higher(node)
         args = fx.node.map_arg(node.args, self._read)
@@ -252,7 +253,7 @@ class _Run:
             x, weight, bias, mean, var, training, momentum, eps
         )
         for at, value in ((3, found[3]), (4, found[4])):
-            ref = self.env[node.args[at]]  # type: ignore[index]
+            ref = self.env[node.args[at]]
             ref.write(value)
         return self._wrapped(found[0])
 
@@ -261,7 +262,7 @@ class _Run:
         name = target.overloadpacket.__name__
         if written != [0] or kwargs.get("out") is not None or not name.endswith("_") or not node.args:
             raise NotImplementedError(f"run_decompositions: {target} is not made functional")
-        ref = self.env[node.args[0]]  # type: ignore[index]
+        ref = self.env[node.args[0]]
         value = _functional(target, name, args, kwargs)
         if name in ("squeeze_", "unsqueeze_", "transpose_", "t_", "swapaxes_", "swapdims_", "as_strided_"):
             # Only the form changes.
@@ -284,9 +285,9 @@ class _Run:
         higher = torch.ops.higher_order
         if node.target is higher.wrap_with_set_grad_enabled:
             _, module, *operands = node.args
-            inner = self.env[module]  # type: ignore[index]
+            inner = self.env[module]
             for made, value in zip([n for n in inner.graph.nodes if n.op == "placeholder"], operands):
-                self.env[made] = self.env[value]  # type: ignore[index]
+                self.env[made] = self.env[value]
             self._nodes(inner)
             output: Any = next(iter(reversed(inner.graph.nodes))).args[0]
             return [self.env[result] for result in output]

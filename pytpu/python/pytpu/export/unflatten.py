@@ -67,7 +67,7 @@ class InterpreterModule(torch.nn.Module):
 
     def finalize(self) -> None:
         """Write the code of the graph. Modules and weights must be there."""
-        self.graph.owning_module = self  # type: ignore[assignment]
+        self.graph.owning_module = self
         self.graph.lint()
         self.arg_names = [str(node.target) for node in self.graph.nodes if node.op == "placeholder"]
         self.__dict__["graph_module"] = fx.GraphModule(self, self.graph)
@@ -310,7 +310,7 @@ class UnflattenedModule(torch.nn.Module):
             else:
                 user.append(made)
         graph.output(tuple(user))
-        graph.owning_module = self  # type: ignore[assignment]
+        graph.owning_module = self
         graph.lint()
         for module in self.modules():
             if isinstance(module, InterpreterModule):

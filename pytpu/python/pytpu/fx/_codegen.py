@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from ..utils import _pytree as pytree
 from ._compatibility import compatibility
@@ -45,7 +45,7 @@ class CodeGen:
     """The way in which a graph becomes a function. Subclasses change its parameters and its return."""
 
     # Text of a symbolic size.
-    _sym_repr: Callable[[Any], str] = lambda x: repr(x)
+    _sym_repr: ClassVar[Callable[[Any], str]] = lambda x: repr(x)
 
     def __init__(self) -> None:
         self._body_transformer: TransformCodeFunc | None = None
@@ -207,8 +207,8 @@ class _PyTreeCodeGen(CodeGen):
 @contextlib.contextmanager
 def _override_sym_repr(override: Callable[[Any], str]) -> Generator[None, None, None]:
     before = CodeGen._sym_repr
-    CodeGen._sym_repr = override  # type: ignore[method-assign,assignment]
+    CodeGen._sym_repr = override
     try:
         yield
     finally:
-        CodeGen._sym_repr = before  # type: ignore[method-assign]
+        CodeGen._sym_repr = before

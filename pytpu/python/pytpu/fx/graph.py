@@ -166,7 +166,7 @@ class Graph:
         self._insert: Callable[[Node], None] = self._root.prepend
         self._len = 0
         self._graph_namespace = _Namespace()
-        self._owning_module = owning_module
+        self._owning_module: Any = owning_module
         self._tracer_cls = tracer_cls
         self._tracer_extras = tracer_extras
         self._codegen = CodeGen()
@@ -178,7 +178,7 @@ class Graph:
         return self._owning_module
 
     @owning_module.setter
-    def owning_module(self, mod: GraphModule | None) -> None:
+    def owning_module(self, mod: torch.nn.Module | None) -> None:
         self._owning_module = mod
 
     @property
