@@ -247,6 +247,7 @@ class Machine:
         """
         data, at, end = self._data, 0, len(self._data)
         opcodes = _OPCODES if self._protocol == 2 else _NEWER_OPCODES
+        push = Machine._push
         try:
             while at < end:
                 op = data[at]
@@ -256,8 +257,14 @@ class Machine:
                     read, do = opcodes[op]
                 except KeyError:
                     raise Refused(f"Unsupported operand {op}") from None
-                argument, at = read(data, at + 1)
-                do(self, argument)
+                at += 1
+                argument = None
+                if read is not None:
+                    argument, at = read(data, at)
+                if do is push:
+                    self._stack.append(argument)
+                else:
+                    do(self, argument)
         except (struct.error, UnicodeDecodeError) as error:
             raise pickle.UnpicklingError(f"pickle data was truncated or damaged: {error}") from None
         raise EOFError("Ran out of input")
@@ -454,10 +461,6 @@ def _lines(data, at):
     return data[at:end], end + 1
 
 
-def _no_argument(data, at):
-    return None, at
-
-
 def _fixed(value):
     """Return a reader of nothing whose argument is always `value`."""
     return lambda data, at: (value, at)
@@ -471,12 +474,12 @@ def _fresh(kind):
 _uint32 = _number("<I")
 _STOP = pickle.STOP[0]
 
-# The argument of each opcode, and what the machine does.
+# The argument of each opcode, if it has one, and what the machine does.
 _OPCODES = {
     opcode[0]: (argument, do)
     for opcode, argument, do in (
         (pickle.PROTO, _byte, Machine._check_protocol),
-        (pickle.MARK, _no_argument, Machine._mark),
+        (pickle.MARK, None, Machine._mark),
         (pickle.BINGET, _byte, Machine._get),
         (pickle.LONG_BINGET, _uint32, Machine._get),
         (pickle.BINPUT, _byte, Machine._put),
@@ -495,19 +498,19 @@ _OPCODES = {
         (pickle.TUPLE1, _fixed(1), Machine._push_tuple),
         (pickle.TUPLE2, _fixed(2), Machine._push_tuple),
         (pickle.TUPLE3, _fixed(3), Machine._push_tuple),
-        (pickle.TUPLE, _no_argument, Machine._push_marked_tuple),
+        (pickle.TUPLE, None, Machine._push_marked_tuple),
         (pickle.EMPTY_LIST, _fresh(list), Machine._push),
-        (pickle.APPEND, _no_argument, Machine._append),
-        (pickle.APPENDS, _no_argument, Machine._extend),
+        (pickle.APPEND, None, Machine._append),
+        (pickle.APPENDS, None, Machine._extend),
         (pickle.EMPTY_DICT, _fresh(dict), Machine._push),
-        (pickle.SETITEM, _no_argument, Machine._set_item),
-        (pickle.SETITEMS, _no_argument, Machine._set_items),
+        (pickle.SETITEM, None, Machine._set_item),
+        (pickle.SETITEMS, None, Machine._set_items),
         (pickle.EMPTY_SET, _fresh(set), Machine._push),
         (pickle.GLOBAL, _lines, Machine._push_global),
-        (pickle.REDUCE, _no_argument, Machine._reduce),
-        (pickle.NEWOBJ, _no_argument, Machine._new_object),
-        (pickle.BUILD, _no_argument, Machine._set_state),
-        (pickle.BINPERSID, _no_argument, Machine._load_storage),
+        (pickle.REDUCE, None, Machine._reduce),
+        (pickle.NEWOBJ, None, Machine._new_object),
+        (pickle.BUILD, None, Machine._set_state),
+        (pickle.BINPERSID, None, Machine._load_storage),
     )
 }
 # Those of protocols 3 to 5 too.
@@ -515,14 +518,14 @@ _NEWER_OPCODES = _OPCODES | {
     opcode[0]: (argument, do)
     for opcode, argument, do in (
         (pickle.FRAME, lambda data, at: (None, at + 8), Machine._ignore),
-        (pickle.MEMOIZE, _no_argument, Machine._memoize),
+        (pickle.MEMOIZE, None, Machine._memoize),
         (pickle.SHORT_BINUNICODE, _bytes(1), Machine._push_text),
         (pickle.BINUNICODE8, _bytes(8), Machine._push_text),
         (pickle.SHORT_BINBYTES, _bytes(1), Machine._push),
         (pickle.BINBYTES, _bytes(4), Machine._push),
         (pickle.BINBYTES8, _bytes(8), Machine._push),
-        (pickle.ADDITEMS, _no_argument, Machine._add_items),
-        (pickle.STACK_GLOBAL, _no_argument, Machine._push_named),
+        (pickle.ADDITEMS, None, Machine._add_items),
+        (pickle.STACK_GLOBAL, None, Machine._push_named),
     )
 }
 
@@ -541,8 +544,12 @@ def scan(data):
             return list(names), at + 1
         if op not in _OPCODES:
             raise Refused(f"Unsupported operand {op}")
+        at += 1
+        read = _OPCODES[op][0]
+        if read is None:
+            continue
         try:
-            argument, at = _OPCODES[op][0](data, at + 1)
+            argument, at = read(data, at)
         except struct.error:
             break
         if op == pickle.GLOBAL[0]:
