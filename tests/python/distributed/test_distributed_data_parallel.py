@@ -52,7 +52,7 @@ class Gpt(nn.Module):
     def __init__(self, symbols=11, width=16):
         super().__init__()
         self.embedding = nn.Embedding(symbols, width)
-        self.blocks = nn.Sequential(Block(width), Block(width))
+        self.blocks = nn.Sequential(Block(width))
         self.head = nn.Linear(width, symbols, bias=False)
         self.head.weight = self.embedding.weight
 
