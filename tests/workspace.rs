@@ -125,7 +125,7 @@ const NAMES_OPS: &[(&str, &[&str], &str)] = &[
     ("tensor/src/types/scalar.rs", &["bool", "int", "float", "complex"], "names of Python's numbers"),
     ("tensor/src/schema/args.rs", &["bool", "int"], "names of Python's types in errors"),
     ("tensor/src/schema/mod.rs", &["bool", "int", "float"], "types in the grammar of schemas"),
-    ("tensor/src/lower/math.rs", &["sin", "cos", "tan"], "names of the calls in programs"),
+    ("tensor/src/lower/math.rs", &["angle"], "the name of a call in programs"),
     ("pytpu/src/arguments/complaint.rs", &["bool", "int", "float"], "names of Python's types in errors"),
     ("pytpu/src/autograd/node.rs", &["index", "mean"], "names of parameters and results in `_saved_*` attributes"),
     ("pytpu/src/convert.rs", &["conj", "neg", "negative"], "bits of a tensor's state in files"),
