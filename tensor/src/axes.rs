@@ -90,12 +90,12 @@ pub struct Axes {
     /// The axis that an operand has indices of.
     pub indexed: Option<Indexed>,
     /// Sets of operands in which all results are jointly linear over the real numbers, as bit masks. They are listed
-    /// for floating-point and complex numbers only, and hold up to rounding.
+    /// for floating-point and complex numbers that kernels compute with only, and hold up to rounding.
     pub linear: Vec<u64>,
     /// The reason why there is no axis, for ops that cannot have one.
     pub reason: Option<&'static str>,
     names: Vec<String>,
-    /// Operands of floating-point or complex numbers.
+    /// Operands of floating-point or complex numbers that kernels compute with.
     inexact: u64,
     is_opaque: bool,
     is_exact: bool,
@@ -279,8 +279,10 @@ impl Axes {
         x: &[Meta],
         y: &[Meta],
     ) -> Axes {
-        let inexact = x.iter().take(64).enumerate().fold(0, |m, (i, x)| m | u64::from(x.dtype.is_inexact()) << i);
-        let is_exact = y.iter().any(|y| !y.dtype.is_inexact());
+        // Numbers that are only stored cannot be added.
+        let adds = |m: &Meta| m.dtype.is_inexact() && !m.dtype.is_stored();
+        let inexact = x.iter().take(64).enumerate().fold(0, |m, (i, x)| m | u64::from(adds(x)) << i);
+        let is_exact = y.iter().any(|y| !adds(y));
         let (reduced, linear) = (Vec::new(), Vec::new());
         let (reason, indexed, is_opaque) = (None, None, false);
         Axes { sizes, operands, results, reduced, indexed, linear, reason, names, inexact, is_opaque, is_exact }

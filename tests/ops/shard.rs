@@ -150,7 +150,7 @@ pub fn placements(x: &Tensor, mesh: &[usize], numbers: &mut Numbers) -> Vec<Plac
     let any = |_: &usize| match numbers.below(6) {
         0 | 1 if rank > 0 => Placement::Shard(numbers.below(rank)),
         2 if rank > 0 => Placement::sharded(numbers.below(rank), 2 + numbers.below(2)),
-        3 | 4 if x.dtype().is_inexact() && may_be => Placement::Partial(kind),
+        3 | 4 if x.dtype().is_inexact() && !x.dtype().is_stored() && may_be => Placement::Partial(kind),
         5 if rank > 0 => Placement::Shard(0),
         _ => Placement::Replicate,
     };

@@ -497,6 +497,7 @@ from ._op_table import (
     _neg_view as _neg_view,
     _optimization_barrier as _optimization_barrier,
     _sample_dirichlet as _sample_dirichlet,
+    _scaled_mm as _scaled_mm,
     _segment_reduce as _segment_reduce,
     _standard_gamma as _standard_gamma,
     _standard_gamma_grad as _standard_gamma_grad,

@@ -449,6 +449,18 @@ def _scaled_dot_product_flash_attention_for_cpu(
     scale: _float | None = None,
     out: tuple[Tensor, ...] | list[Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]: ...
+def _scaled_mm(
+    input: Tensor,
+    mat2: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None = None,
+    scale_result: Tensor | None = None,
+    out_dtype: _dtype | None = None,
+    use_fast_accum: _bool = False,
+    *,
+    out: Tensor | None = None,
+) -> Tensor: ...
 def _segment_reduce(
     data: Tensor,
     reduce: _str,
