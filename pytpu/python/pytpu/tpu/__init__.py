@@ -159,10 +159,11 @@ class forbid_compilation:
 
     Example:
         >>> import pytpu as torch
-        >>> x = torch.ones(4, device="tpu")
-        >>> warm = (x + x).sum().item()
+        >>> def answer():
+        ...     return (torch.ones(4, device="tpu") + 1).sum().item()
+        >>> warm = answer()
         >>> with torch.tpu.forbid_compilation():
-        ...     (x + x).sum().item()
+        ...     answer()
         8.0
     """
 
