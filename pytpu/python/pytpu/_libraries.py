@@ -1,4 +1,7 @@
-"""Changes to libraries: device `tpu` for those that have a fixed list of accelerators, and kernels of C++ extensions.
+"""Changes to libraries, made when they are imported.
+
+Some libraries have a fixed list of accelerators: they get device `tpu`. Others have kernels in C++ that need libtorch:
+they get kernels of ours.
 
 `_as_torch.FOLLOWERS` names the modules of these libraries, and a function for each. After a module has been imported
 under `import torch`, its function is called with it.

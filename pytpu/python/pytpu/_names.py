@@ -428,7 +428,7 @@ LAZY = {}
 
 
 def _sort():
-    """Fill the dictionaries from the rows. Files of which all names are meant come before those of single names."""
+    """Fill the dictionaries from the rows. A row for all names of a file wins over rows for some of its names."""
     for home, kind, place, names in ROWS:
         if kind == FOLDER:
             FOLDERS[home] = place

@@ -119,7 +119,7 @@ class ShardedParameter:
         self.put(self.sharded)
 
     def _of_inner_mesh(self, inner: DeviceMesh, placements: tuple[Placement, ...]) -> Placement:
-        """Set the mesh of both parallelisms, of which `inner` is one. Return the placement on the outer mesh."""
+        """Set the mesh that joins FSDP's mesh and `inner`, the mesh of the model. Return the placement on FSDP's."""
         if inner.device_type != self.mesh.device_type:
             raise ValueError(
                 "Requires DTensor to have mesh of the same type as the FSDP mesh but got "

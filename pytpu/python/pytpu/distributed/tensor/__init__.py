@@ -1,4 +1,4 @@
-"""`torch.distributed.tensor`: tensors of which each rank of a mesh has a part."""
+"""`torch.distributed.tensor`: tensors that are divided over the ranks of a mesh."""
 
 from ...serialization import add_safe_globals
 from .._mesh_layout import _FlatLayout, _MeshLayout

@@ -172,7 +172,7 @@ class DTensor(Tensor, metaclass=_DTensorMeta):
         stride: Sequence[int] | None = None,
         grad_placements: Sequence[Placement] | None = None,
     ) -> DTensor:
-        """Return the tensor of which this rank's part is `local_tensor`. It is differentiable.
+        """Return the tensor whose part on this rank is `local_tensor`. Gradients reach `local_tensor`.
 
         Args:
             local_tensor: the part of this rank.

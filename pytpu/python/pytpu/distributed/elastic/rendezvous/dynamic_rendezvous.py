@@ -77,7 +77,7 @@ class RendezvousBackend(ABC):
 
     @abstractmethod
     def set_state(self, state: bytes, token: Token | None = None) -> tuple[bytes, Token, bool] | None:
-        """Write the state, if nobody has written since `token` was read.
+        """Write the state, unless another process has written one since `token` was read.
 
         Args:
             state: the new state.
