@@ -43,8 +43,7 @@ class _Operator:
             if found is None:
                 raise NotImplementedError(
                     f"{self.name}: attempted to run this operator with Meta tensors, but there was no fake impl or "
-                    "Meta "
-                    "kernel registered."
+                    "Meta kernel registered."
                 )
             return found
         found = self.kernels.get(device, self.fallback)
@@ -52,8 +51,7 @@ class _Operator:
             there = ", ".join(k.upper() for k in self.kernels)
             raise NotImplementedError(
                 f"Could not run '{self.name}' with arguments from the '{device.upper()}' backend. '{self.name}' is "
-                "only "
-                f"available for these backends: [{there}]."
+                f"only available for these backends: [{there}]."
             )
         return found
 

@@ -195,8 +195,9 @@ class _Fits:
         expr = self._polynomial(values)
         if expr is not None:
             return expr
-        if values in self.known and self.known[values][2] is not None:
-            return self.known[values][2]  # type: ignore[return-value]
+        known = self.known[values][2] if values in self.known else None
+        if known is not None:
+            return known
         sources = [*self._sizes_of_inputs(node, row), *map(self._of_points, self.names)]
         expr = self._divided(values, sources) or self._product(values, sources)
         if expr is None:

@@ -36,11 +36,14 @@ if TYPE_CHECKING:
 
 # Classes of the builtins, and the names that old annotations have for them.
 _origin_type_map: dict[Any, Any] = {
-    list: typing.List,  # noqa: UP006
-    dict: typing.Dict,  # noqa: UP006
-    set: typing.Set,  # noqa: UP006
-    frozenset: typing.FrozenSet,  # noqa: UP006
-    tuple: typing.Tuple,  # noqa: UP006
+    builtin: getattr(typing, name)
+    for builtin, name in (
+        (list, "List"),
+        (dict, "Dict"),
+        (set, "Set"),
+        (frozenset, "FrozenSet"),
+        (tuple, "Tuple"),
+    )
 }
 
 
@@ -208,7 +211,7 @@ class _Writer:
         origin = getattr(o, "__origin__", None)
         if not origin:
             return self.add_global(text, o)
-        if isinstance(o, typing._GenericAlias):  # type: ignore[attr-defined]
+        if not isinstance(o, types.GenericAlias):  # `typing.List[int]`, and not `list[int]`
             origin = _origin_type_map.get(origin, origin)
         name = self.add_global(_type_repr(origin), origin)
         parts = o.dims if isinstance(o, TensorType) else typing.get_args(o)

@@ -106,7 +106,7 @@ class Builder:
             described = value.meta.get("val")
             found = self.names[value]
             own = described.dtype if isinstance(described, torch.Tensor) else torch.int64
-            return found if dtype in (None, own) else self.op("Cast", found, to=_dtype(dtype))  # type: ignore[arg-type]
+            return found if dtype is None or dtype == own else self.op("Cast", found, to=_dtype(dtype))
         if dtype is None:
             dtype = {bool: torch.bool, int: torch.int64}.get(type(value), torch.float32)
         return self.constant(value, dtype)

@@ -283,7 +283,8 @@ def _known(b: Builder, node: fx.Node, a: _Arguments) -> str:
     if node.all_input_nodes:
         raise OnnxExporterError(f"{node.target} of a size that may change is not written to ONNX")
     kwargs = {key: value for key, value in node.kwargs.items() if key == "dtype"}
-    return b.tensor(node.target(*node.args, **kwargs).to(_val(node).dtype), node.name)  # type: ignore[operator]
+    operator: Any = node.target
+    return b.tensor(operator(*node.args, **kwargs).to(_val(node).dtype), node.name)
 
 
 @_rule("full_like zeros_like ones_like scalar_tensor")
